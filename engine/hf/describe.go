@@ -22,6 +22,7 @@ type description struct {
 	recurrent                 []bool // true for layers without attention; nil if all have it
 	net                       deltaNet
 	mamba                     mamba
+	falcon                    falcon
 	parts                     []part // nemotron's, one a layer
 	gemma4                    gemma4
 	gemma3n                   gemma3n

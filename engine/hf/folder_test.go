@@ -138,7 +138,7 @@ func sameLogits(t *testing.T, f *gguf.File, reference, logits string, most float
 // older versions, and a head beside an embedding that is said to be it.
 func TestFoldersOfEveryKindGiveTransformersLogits(t *testing.T) {
 	folders, _ := filepath.Glob("testdata/*/logits.f32")
-	if len(folders) != 59 {
+	if len(folders) != 61 {
 		t.Fatalf("%d folders", len(folders))
 	}
 	for _, config := range folders {
@@ -230,24 +230,24 @@ func copyFolder(t *testing.T, from string, changes map[string]any) string {
 func TestConfigsThatAreNotUnderstoodAreRefused(t *testing.T) {
 	llama := sharedPath(t, "conformance", "safetensors", "llama3-ropescale")
 	for want, changes := range map[string]map[string]any{
-		"config.json: strange_scale: (2) is not understood":                                {"strange_scale": 2},
-		`config.json: model_type: is "mamba"; supported: gemma3, gemma4, llama4, mistral3`: {"model_type": "mamba"},
-		`architectures: has "LlamaForTokenClassification"; supported`:                      {"architectures": []string{"LlamaForTokenClassification"}},
-		`hidden_act: is "relu"; supported: ["silu" "swish"]`:                               {"hidden_act": "relu"},
-		"hidden_size: is 0; allowed are whole numbers from 1":                              {"hidden_size": 0},
-		`hidden_size: is "a", not a number`:                                                {"hidden_size": "a"},
-		"num_hidden_layers: is 1.5; allowed":                                               {"num_hidden_layers": 1.5},
-		"rms_norm_eps: is 2; allowed":                                                      {"rms_norm_eps": 2},
-		`rope_parameters.rope_type: is "dynamic"; supported`:                               {"rope_parameters": map[string]any{"rope_type": "dynamic", "rope_theta": 1e4}},
-		"rope_parameters.factor: is 0 or missing":                                          {"rope_parameters": map[string]any{"rope_type": "linear", "rope_theta": 1e4}},
-		"rope_parameters.zzz: (1) is not understood":                                       {"rope_parameters": map[string]any{"rope_type": "default", "zzz": 1}},
-		"quantization_config: says that the weights are quantised":                         {"quantization_config": map[string]any{"bits": 4}},
-		"vocab_size: is 401, but the embedding has 400 rows":                               {"vocab_size": 401},
-		`tensor "model.layers.3.input_layernorm.weight": is missing`:                       {"num_hidden_layers": 4},
-		`tensor "model.layers.2.input_layernorm.weight": is not unders`:                    {"num_hidden_layers": 2},
-		`q_proj.weight": has the shape [64 64]; config.json asks for`:                      {"head_dim": 32},
-		`tensor "model.layers.0.self_attn.q_proj.bias": is missing`:                        {"attention_bias": true},
-		"partial_rotary_factor: is 0.5; only 1 is supported":                               {"partial_rotary_factor": 0.5},
+		"config.json: strange_scale: (2) is not understood":                               {"strange_scale": 2},
+		`config.json: model_type: is "mamba"; supported: gemma3, gemma3n, gemma4, llama4`: {"model_type": "mamba"},
+		`architectures: has "LlamaForTokenClassification"; supported`:                     {"architectures": []string{"LlamaForTokenClassification"}},
+		`hidden_act: is "relu"; supported: ["silu" "swish"]`:                              {"hidden_act": "relu"},
+		"hidden_size: is 0; allowed are whole numbers from 1":                             {"hidden_size": 0},
+		`hidden_size: is "a", not a number`:                                               {"hidden_size": "a"},
+		"num_hidden_layers: is 1.5; allowed":                                              {"num_hidden_layers": 1.5},
+		"rms_norm_eps: is 2; allowed":                                                     {"rms_norm_eps": 2},
+		`rope_parameters.rope_type: is "dynamic"; supported`:                              {"rope_parameters": map[string]any{"rope_type": "dynamic", "rope_theta": 1e4}},
+		"rope_parameters.factor: is 0 or missing":                                         {"rope_parameters": map[string]any{"rope_type": "linear", "rope_theta": 1e4}},
+		"rope_parameters.zzz: (1) is not understood":                                      {"rope_parameters": map[string]any{"rope_type": "default", "zzz": 1}},
+		"quantization_config: says that the weights are quantised":                        {"quantization_config": map[string]any{"bits": 4}},
+		"vocab_size: is 401, but the embedding has 400 rows":                              {"vocab_size": 401},
+		`tensor "model.layers.3.input_layernorm.weight": is missing`:                      {"num_hidden_layers": 4},
+		`tensor "model.layers.2.input_layernorm.weight": is not unders`:                   {"num_hidden_layers": 2},
+		`q_proj.weight": has the shape [64 64]; config.json asks for`:                     {"head_dim": 32},
+		`tensor "model.layers.0.self_attn.q_proj.bias": is missing`:                       {"attention_bias": true},
+		"partial_rotary_factor: is 0.5; only 1 is supported":                              {"partial_rotary_factor": 0.5},
 	} {
 		wantRefused(t, copyFolder(t, llama, changes), want)
 	}

@@ -8,9 +8,11 @@ import (
 // mamba has the sizes of state spaces (Dao and Gu, Mamba 2, 2024).
 type mamba struct {
 	taps, heads, headDim, state int
-	groups                      int    // of heads that share keys
-	tapsBias                    bool   // the convolution has a bias
-	name                        string // of its tensors' prefix in a layer
+	groups                      int       // of heads that share keys
+	unnormed                    bool      // the output is gated, and not normed
+	multiplied                  []float32 // by which each channel's weights of the convolution are multiplied; nil: none
+	tapsBias                    bool      // the convolution has a bias
+	name                        string    // of its tensors' prefix in a layer
 }
 
 // inner is the width of what a state space gives.
@@ -107,7 +109,9 @@ func (b *builder) stateSpace(to, from string) {
 	}
 	b.vector(to+"ssm_dt.bias", from+"dt_bias", m.heads, asIs)
 	b.floats(to+"ssm_d", b.take(from+"D", m.heads), 1, m.heads)
-	b.floats(to+"ssm_norm.weight", b.take(from+"norm.weight", m.inner()), m.inner()/m.groups, m.groups)
+	if !m.unnormed {
+		b.floats(to+"ssm_norm.weight", b.take(from+"norm.weight", m.inner()), m.inner()/m.groups, m.groups)
+	}
 	if t := b.take(from+"A_log", m.heads); t != nil {
 		b.draft.Add(gguf.Tensor{Name: to + "ssm_a", Type: kernels.F32, Dims: []int{1, m.heads}, Make: func() []byte {
 			x := make([]float32, m.heads)

@@ -126,6 +126,11 @@ func (b *builder) taps(to, from string, channels, taps int, how change) {
 	b.draft.Add(gguf.Tensor{Name: to, Type: kernels.F32, Dims: []int{taps, channels}, Make: func() []byte {
 		x := make([]float32, t.Elements())
 		kernels.Dequantize(x, types[t.Type], t.Data)
+		for i := range b.mamba.multiplied {
+			for j := range taps {
+				x[i*taps+j] *= b.mamba.multiplied[i]
+			}
+		}
 		return how.tiles.apply(float32Bytes(x), channels, 4*taps)
 	}})
 }

@@ -22,6 +22,8 @@ var spaceFamilies = map[string]*family{
 	"mamba2": {arch: "mamba2", classes: []string{"Mamba2ForCausalLM"}, norms: spaceNorms, names: &backboneNames, ropes: withoutRope,
 		part: func(b *builder, _ int, to, from string) { b.stateSpace(to, from) }, read: readMamba2, set: setMamba2,
 		sizes: sizes{embed: 4096, ff: 1, layers: 64, heads: 1, headDim: 64, context: 1 << 20, eps: 1e-5}},
+	"falcon_h1": {arch: "falcon-h1", classes: []string{"FalconH1ForCausalLM"}, norms: falconNorms, names: &falconNames, theta: 1e4, inLayer: (*builder).falconSpace, read: readFalconH1, set: setFalconH1,
+		sizes: sizes{embed: 4096, ff: 14336, layers: 32, heads: 32, kvHeads: 8, context: 8192, eps: 1e-5}},
 	"nemotron_h": {arch: "nemotron_h", classes: []string{"NemotronHForCausalLM"}, norms: spaceNorms, names: &backboneNames, ropes: withoutRope, bias: biasKeys{ff: "mlp_bias"},
 		epsOfCentred: true, part: (*builder).nemotronPart, read: readNemotronH, set: setNemotronH,
 		sizes: sizes{embed: 4096, ff: 21504, layers: 52, heads: 32, kvHeads: 8, headDim: 128, context: 4096, eps: 1e-5}},

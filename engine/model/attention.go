@@ -155,6 +155,7 @@ func (p *pass) roundHeads(worker int) {
 		if p.m.config.GatedAttention {
 			p.gateHeads(heads.row(i), i)
 		}
+		scale(heads.row(i), p.m.config.Multipliers.Attention)
 		heads.round(i, 0, heads.width)
 	}
 }

@@ -69,6 +69,7 @@ type Config struct {
 	EmbeddingScale float32 // of the embedding's rows
 	ResidualScale  float32 // of each sum that half a layer adds
 	LogitScale     float32
+	Multipliers    Multipliers
 	LogitSoftCap   float32 // 0 means none
 
 	Pooling Pooling // of an embedder; PoolNone of a model that generates
@@ -243,7 +244,7 @@ func ReadConfig(f *gguf.File) (Config, error) {
 		return Config{}, fmt.Errorf("%s: architecture %s is not supported; supported: %s",
 			f.Name(), cmp.Or(f.Text("general.architecture"), `""`), strings.Join(Architectures(), ", "))
 	}
-	c := Config{Architecture: arch, FFNormName: "ffn_norm", OutputNormName: "output_norm", Router: Router{Normed: true, Scale: 1}, EmbeddingScale: 1, ResidualScale: 1, LogitScale: 1}
+	c := Config{Architecture: arch, FFNormName: "ffn_norm", OutputNormName: "output_norm", Router: Router{Normed: true, Scale: 1}, EmbeddingScale: 1, ResidualScale: 1, LogitScale: 1, Multipliers: noMultipliers}
 	k := &keys{file: f, prefix: arch + ".", read: map[string]bool{}}
 	k.checkWhole()
 	k.readTransformer(&c)

@@ -14,6 +14,8 @@ type Recurrent struct {
 	Groups   int // of heads that share keys
 	KeyDim   int
 	ValueDim int
+	// Unnormed says that what is read from the state is gated, and not normed.
+	Unnormed bool
 	// Tiled says that head h belongs to group h mod Groups, not to h/(Heads/Groups).
 	Tiled bool
 }
@@ -147,7 +149,22 @@ func readFalconH1(k *keys, c *Config) {
 	for i := range c.Layers {
 		c.Layers[i].Recurrent = true
 	}
+	// Converters multiply the weights; the keys are of folders.
+	c.EmbeddingScale, c.LogitScale, c.AttentionScale = k.scale("embedding_scale", 1), k.scale("logit_scale", 1), k.scale("attention.scale", c.AttentionScale)
+	c.Multipliers = Multipliers{
+		FFGate: k.scale("feed_forward_gate_scale", 1), FF: k.scale("feed_forward_scale", 1), Attention: k.scale("attention.output_scale", 1),
+		StateGate: k.scale("ssm.gate_scale", 1), StateStep: k.scale("ssm.step_scale", 1), State: k.scale("ssm.output_scale", 1),
+	}
+	// In files of the converter none is there, and none of the smaller models has one.
+	c.Recurrent.Unnormed = !k.boolOr("ssm.normed", false)
 }
+
+// Multipliers are those of Falcon-H1: of what matrices give, before anything else is done with it.
+type Multipliers struct {
+	FFGate, FF, Attention, StateGate, StateStep, State float32
+}
+
+var noMultipliers = Multipliers{1, 1, 1, 1, 1, 1}
 
 // readNemotronH has one half in each layer: attention, a state space, or a feed-forward
 // layer. Attention has no rope, and the feed-forward layer no gate.

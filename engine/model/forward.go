@@ -322,7 +322,10 @@ func (p *pass) gated(worker int, f *feedForward, x *activations, first, end, lo,
 		p.multiply(gate.from(first).Numbers, &f.gate, x.from(first), n, lo, hi)
 		p.multiply(up, &f.up, x.from(first), n, lo, hi)
 		for i := range n {
-			p.activate(gate.row(first + i)[lo:hi], row(up, i, width)[lo:hi])
+			part := gate.row(first + i)[lo:hi]
+			scale(part, p.m.config.Multipliers.FFGate)
+			p.activate(part, row(up, i, width)[lo:hi])
+			scale(part, p.m.config.Multipliers.FF)
 			gate.round(first+i, lo, hi)
 		}
 	}

@@ -41,7 +41,7 @@ func (l *loader) recurrent(to *recurrent, prefix string) {
 		l.matrix(prefix+"ssm_in.weight", c.Embed, part{&to.gate.Matrix, inner}, part{&to.in.Matrix, r.Channels}, part{&to.alpha.Matrix, r.Heads})
 		to.decay = l.numbers(prefix+"ssm_a", 1, r.Heads)
 		to.skip = l.numbers(prefix+"ssm_d", 1, r.Heads)
-		if c.Architecture != "falcon-h1" { // its larger models norm before the gate, or not at all, and no key says which
+		if !r.Unnormed {
 			to.norm = l.numbers(prefix+"ssm_norm.weight", inner/r.Groups, r.Groups)
 		}
 	case DeltaNet:
@@ -232,7 +232,7 @@ func (p *pass) stepInputs(l *recurrent, i, h int) (beta, alpha float32) {
 	r, s := &p.m.config.Recurrent, &p.scratch.recurrent
 	switch {
 	case r.Kind == StateSpace:
-		return 0, row(s.alpha, i, r.Heads)[h]
+		return 0, row(s.alpha, i, r.Heads)[h] * p.m.config.Multipliers.StateStep
 	case l.betaAlpha.Matrix == nil:
 		return row(s.beta, i, r.Heads)[h], row(s.alpha, i, r.Heads)[h]
 	}
@@ -333,11 +333,13 @@ func (p *pass) finishRecurrent(worker int) {
 				out[j] = v * gate[j]
 			}
 		case StateSpace:
+			scale(gate, p.m.config.Multipliers.StateGate)
 			p.m.set.SiLUMul(out, gate, read)
 			for g := range l.norm[:min(len(l.norm), r.Groups)] {
 				part := row(out, g, r.width()/r.Groups)
 				p.m.set.RMSNorm(part, part, row(l.norm, g, r.width()/r.Groups), p.m.config.NormEps)
 			}
+			scale(out, p.m.config.Multipliers.State)
 		case DeltaNet:
 			p.normHeads(read, l.norm)
 			p.m.set.SiLUMul(out, gate, read)

@@ -11,8 +11,8 @@
 // Promise: what is claimed was held when the newest event was made. Events have
 // numbers. After a gap, a restart or an event that cannot be read, the missing events are
 // asked for where the server keeps them (Config.Replay), and else everything is forgotten. A gap is seen by the
-// event after it: so one that is published while the subscription is still on its way is missed until then. What is missing
-// from the view makes a claim shorter, never longer: View.Whole says that nothing is.
+// event after it. What is published while the subscription is still on its way is asked for once more after
+// Config.Settle. What is missing from the view makes a claim shorter, never longer: View.Whole says that nothing is.
 //
 // Non-goals: caches on disk or beyond the server, blocks with adapters or images (they
 // get keys that no prompt has), and groups of layers that are not of full attention.

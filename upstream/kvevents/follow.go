@@ -1,6 +1,7 @@
 package kvevents
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -23,6 +24,7 @@ type Config struct {
 	MessageBytesMax int           // bytes of a message
 	ConnectLimit    time.Duration // to connect, and between two events that are given again
 	Again           time.Duration // until it is connected to once more
+	Settle          time.Duration // in which a subscription has surely come; 0 is a second
 
 	Log *slog.Logger // with the server's name
 }
@@ -183,6 +185,9 @@ func (f *Follower) listen(ctx context.Context, connected func()) error {
 	}
 	connected()
 	f.cfg.Log.Info("the upstream's events of its cache are followed", "events", f.cfg.Events)
+	if err := f.settle(ctx, c); err != nil {
+		return err
+	}
 	again := f.next // numbers below are those that were given again
 	for {
 		frames, err := c.Receive()
@@ -209,6 +214,20 @@ func (f *Follower) listen(ctx context.Context, connected func()) error {
 		f.live = true
 		f.mu.Unlock()
 	}
+}
+
+// settle asks once more for what was published while the subscription was on its way. That
+// is in neither the connection nor what was given again before. If something comes
+// meanwhile, its number tells.
+func (f *Follower) settle(ctx context.Context, c *zmtp.Conn) error {
+	if f.cfg.Replay == "" {
+		return nil
+	}
+	some, err := c.Wait(time.Now().Add(cmp.Or(f.cfg.Settle, time.Second)))
+	if some || err != nil {
+		return err
+	}
+	return f.catchUp(ctx)
 }
 
 // parts are the number and the payload of a message: its last two frames. A topic may be

@@ -100,6 +100,22 @@ func TestNothingPublishedYet(t *testing.T) {
 	holds(t, f, 2, true)
 }
 
+// TestPublishedOnTheWay: what is published while the subscription is on its way, so that
+// nobody hears it, is known although no event comes after it.
+func TestPublishedOnTheWay(t *testing.T) {
+	p := publisher(t)
+	p.Publish(one)
+	p.Late = [][]byte{two}
+	f := followAt(t, Config{Events: p.Events(), Replay: p.Replay(), BlocksMax: 1000, MessageBytesMax: 1 << 20, Settle: time.Millisecond})
+	holds(t, f, 4, true)
+	if n := f.Report().Gaps; n != 0 {
+		t.Errorf("%d gaps", n)
+	}
+	eventually(t, "it listens", func() bool { return p.Hearers() == 1 })
+	p.Publish(three)
+	holds(t, f, 6, true)
+}
+
 // TestMissedEvents: llm-d/llm-d-router#1737. Events that were lost on the way are had again,
 // or all that was known is forgotten: a block may have been removed.
 func TestMissedEvents(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"time"
 )
 
@@ -252,6 +253,18 @@ func (c *Conn) Send(frames ...[]byte) error {
 	}
 	_, err := c.conn.Write(out)
 	return err
+}
+
+// Wait waits until something comes, at most until then, and tells whether it did. What came
+// is left for Receive.
+func (c *Conn) Wait(until time.Time) (bool, error) {
+	c.conn.SetReadDeadline(until)
+	defer c.conn.SetReadDeadline(time.Time{})
+	_, err := c.in.Peek(1)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // SetReadDeadline bounds the wait for messages; the zero time removes the bound.

@@ -161,3 +161,38 @@ type from struct {
 
 func (f *from) Read(b []byte) (int, error)  { return f.Reader.Read(b) }
 func (f *from) Write(b []byte) (int, error) { return len(b), nil }
+
+// TestWait: what comes while it waits is left whole for Receive, and a wait in vain
+// takes nothing of what comes later.
+func TestWait(t *testing.T) {
+	p, err := zmtptest.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	c, err := Dial(t.Context(), "tcp", strings.TrimPrefix(p.Events(), "tcp://"), Sub, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Subscribe(""); err != nil {
+		t.Fatal(err)
+	}
+	if some, err := c.Wait(time.Now().Add(time.Millisecond)); some || err != nil {
+		t.Fatalf("before anything was sent: %v, %v", some, err)
+	}
+	for p.Hearers() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	p.Publish([]byte("hello"))
+	if some, err := c.Wait(time.Now().Add(time.Minute)); !some || err != nil {
+		t.Fatalf("after it: %v, %v", some, err)
+	}
+	if frames, err := c.Receive(); err != nil || len(frames) != 3 || string(frames[2]) != "hello" {
+		t.Errorf("%q, %v", frames, err)
+	}
+	p.Cut()
+	if some, err := c.Wait(time.Now().Add(time.Minute)); some || err == nil {
+		t.Errorf("after the end: %v, %v", some, err)
+	}
+}

@@ -27,6 +27,9 @@ type Publisher struct {
 	Topic []byte
 	// KeptMax bounds what is given again.
 	KeptMax int
+	// Late is published while the next request for what is given again is answered, so
+	// that it is not in the answer, and nobody hears it.
+	Late [][]byte
 }
 
 type numbered struct {
@@ -165,7 +168,12 @@ func (p *Publisher) again(c net.Conn, in *bufio.Reader) {
 		}
 		p.mu.Lock()
 		kept := slices.Clone(p.kept)
+		late := p.Late
+		p.Late = nil
 		p.mu.Unlock()
+		for _, payload := range late {
+			p.Lose(payload)
+		}
 		var out []byte
 		send := func(number uint64, payload []byte) {
 			out = append(out, Frame(1, nil)...)

@@ -41,7 +41,7 @@ type Tenant struct {
 	Weight  float64       `yaml:"weight" range:"0.01..100" default:"1" help:"Weight of its share of engine time."`
 	Limits  budget.Limits `yaml:"limits" help:"Budgets, for each model."`
 
-	PinnedTokensMax int    `yaml:"pinned_tokens_max" range:"0.." help:"Prompt tokens that its requests may pin in memory, in each replica; 0 is none."`
+	PinnedTokensMax int    `yaml:"pinned_tokens_max" range:"0.." help:"Prompt tokens that its requests may pin in memory, in each replica; 0 is none. Of a model with recurrent layers each pinned prompt counts its state too."`
 	PrefixGroup     string `yaml:"prefix_group" help:"Tenants of the same group find each other's prompts in the cache, and so can learn by timing which were asked; empty shares with nobody."`
 
 	UserLimits budget.Limits `yaml:"user_limits" help:"Budgets of each end user, besides the tenant's. The field user of a request names them; requests without it are one user's."`

@@ -118,6 +118,8 @@ var peerFields = map[string]string{
 	// Ollama
 	"images": `["x"]`, "format": `"json"`, "options": `{"num_ctx":1}`, "system": `"x"`, "template": `"x"`, "raw": `true`, "keep_alive": `"5m"`, "context": `[1]`, "think": `true`,
 	"enable_thinking": `false`, "shift": `true`, "truncate": `true`,
+	// OpenAI
+	"prediction": `{"type":"content","content":"x"}`, "web_search_options": `{}`, "store": `true`, "metadata": `{"a":"b"}`, "modalities": `["text"]`,
 }
 
 // TestNothingThatPeersDocumentIsSilent sends each field by itself: it is read, or the

@@ -48,7 +48,7 @@ var unsupportedFields = map[string]unsupported{
 
 	"chat_template": {nil, noTemplate}, "documents": {nil, noTemplate},
 	"template": {nil, noTemplate}, "system": {nil, "send a message of the role system"},
-	"prediction": {nil, ""}, "web_search_options": {nil, ""}, "lora": {nil, "name the model in model"},
+	"web_search_options": {nil, ""}, "lora": {nil, "name the model in model"},
 	"previous_response_id": {nil, "send the whole conversation in messages"},
 
 	// Known on one of the routes, and sent to the other.

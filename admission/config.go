@@ -27,6 +27,6 @@ type Config struct {
 
 // RouteClass gives the requests of a route a class.
 type RouteClass struct {
-	Route string `yaml:"route" oneof:"chat_completions completions embeddings rerank responses" help:"Route, as in the metrics."`
+	Route string `yaml:"route" oneof:"chat_completions completions embeddings messages rerank responses" help:"Route, as in the metrics."`
 	Class string `yaml:"class" help:"Class of its requests."`
 }

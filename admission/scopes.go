@@ -14,7 +14,7 @@ type PartLimits struct {
 	Tenant string        `yaml:"tenant" help:"Tenant; empty is each of them, by itself."`
 	Model  string        `yaml:"model" help:"Model, as requests name it; empty is each of them, by itself."`
 	Class  string        `yaml:"class" help:"Class; empty is any."`
-	Route  string        `yaml:"route" oneof:"chat_completions completions embeddings rerank responses" help:"Route, as in the metrics; empty is any."`
+	Route  string        `yaml:"route" oneof:"chat_completions completions embeddings messages rerank responses" help:"Route, as in the metrics; empty is any."`
 	Limits budget.Limits `yaml:"limits" help:"Budgets of these requests together, besides the tenant's."`
 }
 

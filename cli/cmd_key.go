@@ -54,7 +54,7 @@ func runKeyNew(c *console, args []string) error {
 	set.StringVar(&d.Tenant, "tenant", "", "tenant of the key")
 	expires := set.String("expires", "", "when it expires: 90d, 12h, 2027-01-31 or 2027-01-31T12:00:00Z; empty is never")
 	classes := set.String("classes", "", "classes that it may use, separated by commas; empty gives the tenant's")
-	routes := set.String("routes", "", "routes that it may use, of chat_completions, completions, responses, embeddings, rerank and models; empty allows all")
+	routes := set.String("routes", "", "routes that it may use, of chat_completions, completions, responses, messages, embeddings, rerank and models; empty allows all")
 	models := set.String("models", "", "models that it may use; empty allows all")
 	var limits budget.Limits
 	schema := conf.Of(&limits)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestOfficialClients runs the programs of examples/clients, which use the
-// official OpenAI clients and frameworks on top of them, and check what they get.
+// official clients and frameworks on top of them, and check what they get.
 // Each must end with its "ok" line, which names the client. A client that is not
 // installed is skipped, unless FOREBAY_TEST_REQUIRE names it.
 func TestOfficialClients(t *testing.T) {
@@ -30,6 +30,7 @@ func TestOfficialClients(t *testing.T) {
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "structured.py"}, "openai python"},
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "tools.py"}, "openai python"},
 		{"python", "examples/clients/python", pythonClient, []string{"python3", "responses.py"}, "openai python"},
+		{"anthropic", "examples/clients/python", anthropicClient, []string{"python3", "messages.py"}, "anthropic python"},
 		{"frameworks", "examples/clients/python", pythonFramework, []string{"python3", "frameworks.py"}, "frameworks"},
 	} {
 		t.Run(client.command[1], func(t *testing.T) {
@@ -62,6 +63,10 @@ func nodePackage(dir, name string) bool {
 
 func pythonClient(string) bool {
 	return exec.Command("python3", "-c", "import openai").Run() == nil
+}
+
+func anthropicClient(string) bool {
+	return exec.Command("python3", "-c", "import anthropic").Run() == nil
 }
 
 // pythonFramework says whether one of those is there that frameworks.py tries.

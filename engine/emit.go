@@ -98,7 +98,7 @@ func (l *loop) emit(s *sequence, id int32, source from, whole bool) {
 	}
 	if e.Finish != wire.FinishNone {
 		l.ledger.total.CallFallbacks += uint64(s.out.finish(&e, e.Finish == wire.FinishLength))
-		e.Finish = s.out.why(e.Finish)
+		e.Finish, e.StopText = s.out.why(e.Finish), s.out.text.Stop()
 		s.gen.reasoning += s.out.reasoning
 	}
 	e.Logprobs = s.leave(e.Finish != wire.FinishNone && !s.out.text.Stopped())

@@ -1,6 +1,6 @@
 // Package gateway is HTTP in and out: the only package that knows status
 // codes and client JSON. It speaks the OpenAI API to clients (responses_*.go the Responses
-// API, as chats) and package wire to an engine, and asks package admission who may start.
+// API and messages_*.go Anthropic's, both as chats) and package wire to an engine, and asks package admission who may start.
 //
 // Read serve.go first: a request's whole path is one function.
 //

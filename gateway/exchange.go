@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,8 @@ type exchange struct {
 	budgets   func() budget.States
 	refusedBy budget.Rule // the budget that refused the request, if one did
 	run       run
-	response  *responseState // the answer of a Responses request, else nil
+	messages  bool   // the Messages API is spoken
+	ending    ending // of a stream, nil where it is that of a chat
 
 	stage   atomic.Int32
 	entered atomic.Int64 // when the stage began, in nanoseconds of CLOCK_MONOTONIC
@@ -90,6 +92,9 @@ func (g *Gateway) newExchange(c httpd.Request, caller *identity.Caller, r *route
 	_, x.stalled = c.Backlog()
 	x.enter(stageDecoding)
 	c.SetHeader(requestIDHeader, publicID(&x.record))
+	if x.messages = strings.HasPrefix(r.path, messagesPath); x.messages {
+		c.SetHeader(messagesIDHeader, publicID(&x.record))
+	}
 	g.register(x)
 	c.Watch(x.cancel)
 	return x
@@ -117,7 +122,11 @@ func traceOf(c httpd.Request) (wire.TraceContext, [8]byte) {
 	return telemetry.Trace(parent, string(bytes.Join(c.Headers("Tracestate"), []byte(","))))
 }
 
-const requestIDHeader = "X-Request-Id"
+// The headers with the request's id; the second is that of the Messages API.
+const (
+	requestIDHeader  = "X-Request-Id"
+	messagesIDHeader = "Request-Id"
+)
 
 // publicID is the client's id if it sent an acceptable one, and ours otherwise.
 // It is echoed and logged, and identifies nothing inside.
@@ -292,8 +301,8 @@ func (x *exchange) fail(f *failure) {
 	case gone:
 		x.http.Abandon()
 	case x.out.Opened:
-		if x.response != nil {
-			x.out.Buf = x.response.fail(x.out.Buf, f)
+		if x.ending != nil {
+			x.out.Buf = x.ending.fail(x.out.Buf, f)
 		} else {
 			x.out.Buf = append(x.out.Buf, "data: "...)
 			x.out.Buf = append(f.appendErrorObject(x.out.Buf), "\n\n"...)

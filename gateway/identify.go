@@ -96,8 +96,11 @@ func (g *Gateway) authorize(r *route, caller *identity.Caller, why *identity.Ref
 
 // right is the name of the route in the rights of keys.
 func (r *route) right() string {
-	if r.name == "model" {
+	switch r.name {
+	case "model":
 		return "models"
+	case "count_tokens":
+		return "messages"
 	}
 	return r.name
 }

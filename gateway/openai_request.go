@@ -27,6 +27,9 @@ type call struct {
 	echo         bool
 	embeds       *embeds         // of the routes that make vectors, else nil
 	responses    *responses      // of a request of the Responses API, else nil
+	messages     bool            // it is a request of the Messages API
+	counts       bool            // which asks for the number of its prompt's tokens alone
+	schemas      []string        // where the schema of each tool stands, where that is not as in a chat
 	held         *wire.HeldCalls // tool calls that follow their schemas, or nil
 	scored       bool            // the answer has the prompt's log-probabilities as vLLM gives them
 	// hideReasoning is set where the client wants none of it.

@@ -185,12 +185,12 @@ func (c *call) placed(err error) error {
 		if failed.Param != by {
 			continue
 		}
-		at := "tools[" + strconv.Itoa(i) + "].function"
-		if c.responses != nil {
-			at = c.responses.places[i]
+		at := "tools[" + strconv.Itoa(i) + "].function.parameters"
+		if c.schemas != nil {
+			at = c.schemas[i]
 		}
 		own := *failed
-		own.Param, own.Message = at+".parameters", strings.Replace(failed.Message, by, at+".parameters", 1)
+		own.Param, own.Message = at, strings.Replace(failed.Message, by, at, 1)
 		return &own
 	}
 	return err

@@ -21,6 +21,11 @@ type reply interface {
 	finish(u wire.Usage) error
 }
 
+// ending ends a stream that failed, in the words of its API.
+type ending interface {
+	fail(b []byte, f *failure) []byte
+}
+
 // draft is what both kinds of reply share.
 type draft struct {
 	x       *exchange
@@ -53,8 +58,12 @@ func newReply(x *exchange, c *call, prompts []*wire.Prompt) reply {
 	if c.embeds != nil {
 		return &vectorReply{x: x, call: c, model: m.ID, vectors: make([][]float32, len(prompts))}
 	}
-	if c.responses != nil {
-		return newResponseReply(x, c)
+	switch state := x.ending.(type) {
+	case *responseState:
+		state.tier = x.tier(c.tier)
+		return &responseReply{x, c, state}
+	case *messageState:
+		return &messageReply{x, state}
 	}
 	d := draft{
 		x:       x,
@@ -294,5 +303,8 @@ func (x *exchange) head() []httpd.Field {
 	}
 	x.record.Status = http.StatusOK
 	fields := append(make([]httpd.Field, 0, 24), httpd.Field{Name: requestIDHeader, Value: publicID(&x.record)}, httpd.Field{Name: processingHeader, Value: strconv.FormatInt(x.processingMS(), 10)})
+	if x.messages {
+		fields = append(fields, httpd.Field{Name: messagesIDHeader, Value: publicID(&x.record)})
+	}
 	return x.g.cors.append(x.explained(fields), x.http)
 }

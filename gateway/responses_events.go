@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/forebay-io/forebay/internal/wire"
 )
@@ -27,10 +28,10 @@ func (r *responseState) head(b []byte, kind string) []byte {
 
 // itemHead begins an event of the last item.
 func (r *responseState) itemHead(b []byte, kind string) []byte {
-	at := len(r.items) - 1
+	at := len(r.all) - 1
 	b = append(r.head(b, kind), `,"output_index":`...)
 	b = strconv.AppendInt(b, int64(at), 10)
-	return appendString(append(b, `,"item_id":`...), r.items[at].id)
+	return appendString(append(b, `,"item_id":`...), r.all[at].id)
 }
 
 // begin sends the first events, once.
@@ -45,39 +46,36 @@ func (r *responseState) begin(b []byte) []byte {
 	return b
 }
 
-// start ends the item that is open and begins another.
-func (r *responseState) start(b []byte, item responseItem) []byte {
-	if r.open {
-		b = r.stop(b, false)
+// started implements spelling.
+func (r *responseState) started(b []byte, i *item) []byte {
+	i.id = itemPrefixes[i.kind] + strings.TrimPrefix(r.id, "resp_") + strconv.Itoa(len(r.all)-1)
+	if i.kind != messageItem {
+		r.logprobs = r.logprobs[:0] // those of what is no text are not told
 	}
-	r.items, r.open, r.lead = append(r.items, item), true, r.lead[:0]
 	if !r.stream {
 		return b
 	}
 	b = append(r.head(b, "response.output_item.added"), `,"output_index":`...)
-	b = append(strconv.AppendInt(b, int64(len(r.items)-1), 10), `,"item":`...)
-	b = r.closed(r.item(b, &r.items[len(r.items)-1], "in_progress"))
-	if item.kind == messageItem {
+	b = append(strconv.AppendInt(b, int64(len(r.all)-1), 10), `,"item":`...)
+	b = r.closed(r.item(b, i, "in_progress"))
+	if i.kind == messageItem {
 		b = append(r.itemHead(b, "response.content_part.added"), `,"content_index":0,"part":`...)
-		b = r.closed(item.part(b))
+		b = r.closed(i.part(b))
 	}
 	return b
 }
 
-// more adds text to the item that is open. The input of a custom tool comes as a whole, at
-// its end.
-func (r *responseState) more(b []byte, text string) []byte {
-	item := &r.items[len(r.items)-1]
-	item.text = append(item.text, text...)
+// grown implements spelling. The input of a custom tool comes as a whole, at its end.
+func (r *responseState) grown(b []byte, i *item, text string) []byte {
 	fresh := r.logprobs
-	if item.kind == messageItem && len(fresh) > 0 {
-		item.logprobs = append(comma(item.logprobs), fresh...)
+	if i.kind == messageItem && len(fresh) > 0 {
+		i.logprobs = append(comma(i.logprobs), fresh...)
 	}
 	r.logprobs = r.logprobs[:0]
-	if !r.stream || text == "" || item.kind == callItem && r.custom[item.name] {
+	if !r.stream || text == "" || i.kind == callItem && r.custom[i.name] {
 		return b
 	}
-	switch item.kind {
+	switch i.kind {
 	case messageItem:
 		b = appendString(append(r.itemHead(b, "response.output_text.delta"), `,"content_index":0,"delta":`...), text)
 		b = append(append(append(b, `,"logprobs":[`...), fresh...), ']')
@@ -89,35 +87,36 @@ func (r *responseState) more(b []byte, text string) []byte {
 	return r.closed(b)
 }
 
-// stop ends the item that is open; cut says that it is not whole.
-func (r *responseState) stop(b []byte, cut bool) []byte {
-	item := &r.items[len(r.items)-1]
-	item.cut, r.open = cut, false
+// stopped implements spelling.
+func (r *responseState) stopped(b []byte, i *item) []byte {
+	if i.kind != messageItem {
+		r.logprobs = r.logprobs[:0]
+	}
 	if !r.stream {
 		return b
 	}
-	text := string(item.text)
+	text := string(i.text)
 	switch {
-	case item.kind == messageItem:
+	case i.kind == messageItem:
 		b = appendString(append(r.itemHead(b, "response.output_text.done"), `,"content_index":0,"text":`...), text)
-		b = r.closed(append(append(append(b, `,"logprobs":[`...), item.logprobs...), ']'))
+		b = r.closed(append(append(append(b, `,"logprobs":[`...), i.logprobs...), ']'))
 		b = append(r.itemHead(b, "response.content_part.done"), `,"content_index":0,"part":`...)
-		b = r.closed(item.part(b))
-	case item.kind == reasoningItem:
+		b = r.closed(i.part(b))
+	case i.kind == reasoningItem:
 		b = r.closed(appendString(append(r.itemHead(b, "response.reasoning_text.done"), `,"content_index":0,"text":`...), text))
-	case r.custom[item.name]:
-		b = r.closed(appendString(append(r.itemHead(b, "response.custom_tool_call_input.delta"), `,"delta":`...), item.input()))
-		b = r.closed(appendString(append(r.itemHead(b, "response.custom_tool_call_input.done"), `,"input":`...), item.input()))
+	case r.custom[i.name]:
+		b = r.closed(appendString(append(r.itemHead(b, "response.custom_tool_call_input.delta"), `,"delta":`...), i.input()))
+		b = r.closed(appendString(append(r.itemHead(b, "response.custom_tool_call_input.done"), `,"input":`...), i.input()))
 	default:
-		b = appendString(append(r.itemHead(b, "response.function_call_arguments.done"), `,"name":`...), item.name)
+		b = appendString(append(r.itemHead(b, "response.function_call_arguments.done"), `,"name":`...), i.name)
 		b = r.closed(appendString(append(b, `,"arguments":`...), text))
 	}
 	b = append(r.head(b, "response.output_item.done"), `,"output_index":`...)
-	b = append(strconv.AppendInt(b, int64(len(r.items)-1), 10), `,"item":`...)
-	return r.closed(r.item(b, item, item.status()))
+	b = append(strconv.AppendInt(b, int64(len(r.all)-1), 10), `,"item":`...)
+	return r.closed(r.item(b, i, i.status()))
 }
 
-func (i *responseItem) status() string {
+func (i *item) status() string {
 	if i.cut {
 		return "incomplete"
 	}
@@ -125,14 +124,14 @@ func (i *responseItem) status() string {
 }
 
 // part is a message's only part.
-func (i *responseItem) part(b []byte) []byte {
+func (i *item) part(b []byte) []byte {
 	b = appendString(append(b, `{"type":"output_text","text":`...), string(i.text))
 	b = append(append(b, `,"annotations":[],"logprobs":[`...), i.logprobs...)
 	return append(b, "]}"...)
 }
 
 // item appends an item; in progress it has no content yet.
-func (r *responseState) item(b []byte, i *responseItem, status string) []byte {
+func (r *responseState) item(b []byte, i *item, status string) []byte {
 	b = appendString(append(b, `{"id":`...), i.id)
 	switch begins := status == "in_progress"; {
 	case i.kind == messageItem:
@@ -185,11 +184,11 @@ func (r *responseState) object(b []byte, status string, u *wire.Usage, f *failur
 		b = append(b, `{"reason":"max_output_tokens"}`...)
 	}
 	b = append(b, `,"output":[`...)
-	for i := range r.items {
+	for i := range r.all {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = r.item(b, &r.items[i], r.items[i].status())
+		b = r.item(b, &r.all[i], r.all[i].status())
 	}
 	b = append(append(b, ']'), r.repeats...)
 	if r.tier != "" {

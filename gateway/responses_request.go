@@ -18,7 +18,7 @@ type responses struct {
 	repeats []byte            // members of the response that repeat the request, each with a comma in front
 	custom  map[string]bool   // custom tools: functions with one argument, the text "input"
 	spaces  map[string]string // the namespace of each function that came in one
-	places  []string          // where in the request each tool of the chat stands
+	places  []string          // where in the request the schema of each tool of the chat stands
 }
 
 // responseFields are the members that the route reads itself. Those of chats are passed on.
@@ -55,38 +55,42 @@ func responsesCall(body []byte, l *LimitsConfig, m *wire.Model) (*call, *wire.Er
 	}
 	f.relayed = m.Relays
 	r := &responses{custom: map[string]bool{}, spaces: map[string]string{}}
-	chat := f.asChat(r)
+	c, err := f.decodeAs(f.asChat(r), namesOfResponses, l, m)
+	if err != nil {
+		return nil, err
+	}
+	c.responses, c.schemas = r, r.places
+	r.repeat(f, c)
+	return c, nil
+}
+
+// decodeAs decodes a request that was written again as a chat, whose members have other names in
+// the request. Errors and what was ignored are told in the words of the request.
+func (f *fields) decodeAs(chat []byte, names *strings.Replacer, l *LimitsConfig, m *wire.Model) (*call, *wire.Error) {
 	if f.err != nil {
 		return nil, f.err
 	}
 	c, err := decodeCall(chat, true, l, m)
 	if err != nil {
-		return nil, asResponses(err)
+		own := *err
+		own.Param, own.Message = names.Replace(own.Param), names.Replace(own.Message)
+		return nil, &own
 	}
 	for _, name := range f.ignored {
 		c.ignored = addIgnored(c.ignored, name)
 	}
 	if g := c.options.Grammar; g != nil {
-		g.Param = formOfResponses.Replace(g.Param)
+		g.Param = names.Replace(g.Param)
 	}
 	if c.options.N != 1 {
-		return nil, wire.InvalidParam("n", "n is not supported: a response is one answer")
+		return nil, wire.InvalidParam("n", "n is not supported: there is one answer")
 	}
-	c.responses = r
-	r.repeat(f, c)
 	return c, nil
 }
 
-// formOfResponses gives the names of a chat's members their names here.
-var formOfResponses = strings.NewReplacer("response_format.json_schema", "text.format", "response_format", "text.format",
+// namesOfResponses gives the names of a chat's members their names here.
+var namesOfResponses = strings.NewReplacer("response_format.json_schema", "text.format", "response_format", "text.format",
 	"max_completion_tokens", "max_output_tokens", "reasoning_effort", "reasoning.effort")
-
-// asResponses tells an error about the chat in the words of its request.
-func asResponses(err *wire.Error) *wire.Error {
-	own := *err
-	own.Param, own.Message = formOfResponses.Replace(own.Param), formOfResponses.Replace(own.Message)
-	return &own
-}
 
 // asChat writes the request as the body of a chat.
 func (f *fields) asChat(r *responses) []byte {
@@ -240,10 +244,10 @@ func (f *fields) flatTool(at string, tool json.RawMessage, space string, list []
 		}
 		return list
 	case kind == `"function"` && isObject(member(tool, "function")): // as chats have it
-		r.places = append(r.places, at+".function")
+		r.places = append(r.places, at+".function.parameters")
 		return append(comma(list), tool...)
 	case (kind == `"function"` || kind == `"custom"`) && isString(name):
-		r.places = append(r.places, at)
+		r.places = append(r.places, at+".parameters")
 		list = append(append(comma(list), `{"type":"function","function":{"name":`...), name...)
 		if text := member(tool, "description"); text != nil && string(text) != "null" {
 			list = append(append(list, `,"description":`...), text...)

@@ -318,6 +318,7 @@ func TestResponsesOfAnotherServer(t *testing.T) {
 		t.Errorf("the other server gets %s", c.prompts[0].Body)
 	}
 	r := &responseState{responses: c.responses, id: "resp_1", stream: true}
+	r.spelling = r
 	b := r.begin(nil)
 	for _, delta := range []string{`"reasoning_content":"hm"`, `"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"weather","arguments":""}}]`,
 		`"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]`, `"tool_calls":[{"index":1,"id":"b","function":{"name":"weather","arguments":"{\"city\":1}"}}]`} {
@@ -325,8 +326,8 @@ func TestResponsesOfAnotherServer(t *testing.T) {
 	}
 	b = r.end(b)
 	follow(t, string(b))
-	got := fmt.Sprint(len(r.items))
-	for _, item := range r.items {
+	got := fmt.Sprint(len(r.all))
+	for _, item := range r.all {
 		got += fmt.Sprint(" ", item.kind, item.callID, string(item.text))
 	}
 	if got != `3 1hm 2a{} 2b{"city":1}` {

@@ -40,6 +40,8 @@ func (g *Gateway) clientRoutes() []route {
 		{path: "/v1/chat/completions", methods: "POST", name: "chat_completions", kind: generateRoute, decode: chatCall},
 		{path: "/v1/completions", methods: "POST", name: "completions", kind: generateRoute, decode: textCall},
 		{path: "/v1/responses", methods: "POST", name: "responses", kind: generateRoute, decode: responsesCall},
+		{path: messagesPath, methods: "POST", name: "messages", kind: generateRoute, decode: messagesCall},
+		{path: messagesPath + "/count_tokens", methods: "POST", name: "count_tokens", kind: generateRoute, decode: countCall},
 		{path: "/v1/embeddings", methods: "POST", name: "embeddings", kind: generateRoute, decode: embeddingsCall},
 		{path: "/v1/rerank", methods: "POST", name: "rerank", kind: generateRoute, decode: rerankCall},
 		{path: "/v1/models", methods: get, name: "models", serveTo: g.listModels},
@@ -50,8 +52,9 @@ func (g *Gateway) clientRoutes() []route {
 }
 
 const (
-	modelsPath = "/v1/models/"
-	maxPathLog = 64
+	modelsPath   = "/v1/models/"
+	messagesPath = "/v1/messages"
+	maxPathLog   = 64
 )
 
 // find returns the route of the path exactly as it was sent, nil for none. No

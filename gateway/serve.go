@@ -22,6 +22,9 @@ func (g *Gateway) serve(x *exchange, tenant *admission.Tenant) error {
 	if err != nil {
 		return err
 	}
+	if call.counts {
+		return x.count(call)
+	}
 	if err := x.readPin(tenant, call); err != nil {
 		return err
 	}
@@ -110,8 +113,11 @@ func (x *exchange) decode() (*call, error) {
 		return nil, errModelForbidden()
 	}
 	x.record.Model = state.Model.ID
-	if c.responses != nil {
-		x.response = newResponse(x, c, state.Model.ID)
+	switch {
+	case c.responses != nil:
+		x.ending = newResponse(x, c, state.Model.ID)
+	case c.messages:
+		x.ending = newMessage(x, c, state.Model.ID)
 	}
 	return c, nil
 }

@@ -183,5 +183,9 @@ func writeFailure(c httpd.Request, f *failure) {
 	case faultUnauthorized:
 		c.SetHeader("Www-Authenticate", "Bearer")
 	}
-	writeJSON(c, faults[f.fault].status, f.appendErrorObject(nil))
+	body := f.appendErrorObject(nil)
+	if strings.HasPrefix(c.Path(), messagesPath) {
+		body = f.appendMessagesError(nil)
+	}
+	writeJSON(c, faults[f.fault].status, body)
 }

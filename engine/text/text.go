@@ -29,7 +29,7 @@ type Stream struct {
 	given    int       // leading bytes of held that Continue gave
 	out      []byte    // reused by Push
 	released int
-	stopped  bool
+	stop     []byte // that ended the text, or nil
 	keep     bool // the text ends after a stop
 	off      bool // no stop counts yet
 }
@@ -75,11 +75,11 @@ func (s *Stream) Push(token []byte) (text string, stopped bool) {
 
 // PushTo is Push that appends to dst. It allocates only to grow buffers.
 func (s *Stream) PushTo(dst, token []byte) ([]byte, bool) {
-	if s.stopped {
+	if s.Stopped() {
 		return dst, true
 	}
 	s.held = append(s.held, token...)
-	return s.release(dst, false), s.stopped
+	return s.release(dst, false), s.Stopped()
 }
 
 // Flush ends a run of text and returns what is still held. A stop that waited for
@@ -90,7 +90,10 @@ func (s *Stream) Flush() string {
 }
 
 // Stopped reports whether a stop ended the text.
-func (s *Stream) Stopped() bool { return s.stopped }
+func (s *Stream) Stopped() bool { return s.stop != nil }
+
+// Stop returns the stop that ended the text, "" for none.
+func (s *Stream) Stop() string { return string(s.stop) }
 
 // Released returns how many of the pushed bytes were released as text. It counts
 // the tokens' bytes, before U+FFFD replaced any. So a token was released if the
@@ -100,24 +103,24 @@ func (s *Stream) Released() int { return s.released }
 // release appends the certain text to dst; final means that nothing follows.
 func (s *Stream) release(dst []byte, final bool) []byte {
 	end := s.certain(final)
-	if !s.stopped && !final {
+	if !s.Stopped() && !final {
 		end = min(end, len(s.held)-chars.Open(string(s.held[max(0, len(s.held)-utf8.UTFMax):])))
 	}
 	dst = chars.Append(dst, s.held[:end])
 	s.released += end
 	s.given = max(0, s.given-end)
 	s.held = append(s.held[:0], s.held[end:]...)
-	if s.stopped || final {
+	if s.Stopped() || final {
 		s.held = s.held[:0]
 	}
 	return dst
 }
 
 // certain returns the first position at which a stop matches or can still match.
-// If it matches, certain sets stopped. A stop that matches later waits for one
+// If it matches, certain sets stop. A stop that matches later waits for one
 // that began earlier.
 func (s *Stream) certain(final bool) int {
-	if len(s.stops) == 0 || s.stopped || s.off {
+	if len(s.stops) == 0 || s.Stopped() || s.off {
 		return len(s.held)
 	}
 	for i, b := range s.held {
@@ -127,7 +130,7 @@ func (s *Stream) certain(final bool) int {
 		rest := s.held[i:]
 		for _, stop := range s.stops {
 			if bytes.HasPrefix(rest, stop) {
-				s.stopped = true
+				s.stop = stop
 				if s.keep {
 					return i + len(stop)
 				}

@@ -2,6 +2,7 @@ package text
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -29,6 +30,9 @@ func run(t testing.TB, stops []string, pieces ...string) (string, bool) {
 	}
 	tail := s.Flush()
 	out.WriteString(tail)
+	if s.Stopped() != (s.Stop() != "") || s.Stop() != "" && !slices.Contains(stops, s.Stop()) {
+		t.Fatalf("stopped %v, by %q", s.Stopped(), s.Stop())
+	}
 	return out.String(), s.Stopped()
 }
 

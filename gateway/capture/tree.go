@@ -83,6 +83,7 @@ var routes = map[string]struct{ path, operation, idPrefix string }{
 	"chat_completions":     {"/v1/chat/completions", "chat", "chatcmpl-"},
 	"completions":          {"/v1/completions", "text_completion", "cmpl-"},
 	"responses":            {"/v1/responses", "chat", "resp_"},
+	"messages":             {"/v1/messages", "chat", "msg_"},
 	"embeddings":           {"/v1/embeddings", "embeddings", ""},
 	"rerank":               {"/v1/rerank", "embeddings", ""},
 	telemetry.RouteSibling: {"/siblings/hop", "chat", "chatcmpl-"},

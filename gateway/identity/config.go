@@ -45,7 +45,7 @@ type Issuer struct {
 	Tenants      []string      `yaml:"tenants" help:"Tenants that its tokens may name; none listed allows all."`
 	NameClaim    string        `yaml:"name_claim" default:"sub" help:"Claim that names the key in logs and limits."`
 	ClassesClaim string        `yaml:"classes_claim" help:"Claim with the classes that the token may use, as a list or separated by spaces; empty gives the tenant's."`
-	Routes       []string      `yaml:"routes" help:"Routes that its tokens may use, of chat_completions, completions, responses, embeddings, rerank and models; none listed allows all."`
+	Routes       []string      `yaml:"routes" help:"Routes that its tokens may use, of chat_completions, completions, responses, messages, embeddings, rerank and models; none listed allows all."`
 	Models       []string      `yaml:"models" help:"Models that its tokens may use; none listed allows all."`
 	Limits       budget.Limits `yaml:"limits" help:"Budgets of each name, beside those of the tenant."`
 }
@@ -56,7 +56,7 @@ type MeshIdentity struct {
 	URI     string        `yaml:"uri" help:"URI in the client's certificate, such as spiffe://cluster.local/ns/shop/sa/web; a * at its end stands for any rest."`
 	Tenant  string        `yaml:"tenant" help:"Its tenant."`
 	Classes []string      `yaml:"classes" help:"Classes that it may use; none listed gives the tenant's."`
-	Routes  []string      `yaml:"routes" help:"Routes that it may use, of chat_completions, completions, responses, embeddings, rerank and models; none listed allows all."`
+	Routes  []string      `yaml:"routes" help:"Routes that it may use, of chat_completions, completions, responses, messages, embeddings, rerank and models; none listed allows all."`
 	Models  []string      `yaml:"models" help:"Models that it may use; none listed allows all."`
 	Limits  budget.Limits `yaml:"limits" help:"Its budgets, beside those of the tenant."`
 }
@@ -67,7 +67,7 @@ func (c *Config) On() bool {
 }
 
 // routeNames are the routes that rights may name.
-var routeNames = []string{"chat_completions", "completions", "embeddings", "models", "rerank", "responses"}
+var routeNames = []string{"chat_completions", "completions", "embeddings", "messages", "models", "rerank", "responses"}
 
 // Mistakes checks what no tag can say and what needs no tenants.
 func (c *Config) Mistakes() error {

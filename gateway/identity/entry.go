@@ -20,7 +20,7 @@ type Entry struct {
 	Disabled bool          `yaml:"disabled" help:"Refuse it for now."`
 	Revoked  string        `yaml:"revoked" help:"When it was revoked, as 2026-01-31T12:00:00Z. It is refused whatever the time says."`
 	Classes  []string      `yaml:"classes" help:"Classes that it may use; none listed gives the tenant's."`
-	Routes   []string      `yaml:"routes" help:"Routes that it may use, of chat_completions, completions, responses, embeddings, rerank and models; none listed allows all."`
+	Routes   []string      `yaml:"routes" help:"Routes that it may use, of chat_completions, completions, responses, messages, embeddings, rerank and models; none listed allows all."`
 	Models   []string      `yaml:"models" help:"Models that it may use; none listed allows all."`
 	Limits   budget.Limits `yaml:"limits" help:"Its budgets, beside those of the tenant."`
 }

@@ -125,7 +125,7 @@ func (m *metrics) observe(r *Record) {
 func (m *metrics) observeTimes(r *Record) {
 	operation := ""
 	switch r.Route {
-	case "chat_completions", "responses":
+	case "chat_completions", "responses", "messages":
 		operation = "chat"
 	case "completions":
 		operation = "text_completion"

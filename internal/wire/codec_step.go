@@ -50,7 +50,7 @@ func appendEvent(b []byte, distance uint64, e *Event) []byte {
 	}
 	if e.Finish != FinishNone {
 		flags |= eventFinish
-		b = append(b, byte(e.Finish))
+		b = appendText(append(b, byte(e.Finish)), e.StopText)
 	}
 	if len(e.Embedding) > 0 {
 		flags |= eventEmbedding
@@ -345,6 +345,7 @@ func (s *stepFrame) event(d *decoder) (q sequenceEvent) {
 		if e.Finish == FinishNone || e.Finish >= finishes {
 			d.fail("unknown finish %d", uint8(e.Finish))
 		}
+		e.StopText = d.text()
 	}
 	if flags&eventEmbedding != 0 {
 		e.Embedding = make([]float32, d.count(4))

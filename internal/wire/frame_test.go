@@ -42,7 +42,7 @@ func sampleEvents() []Event {
 			Logprobs: []TokenLogprob{{ID: 9, Bytes: []byte{0xff}, Logprob: -1, Top: []TopLogprob{{ID: 2, Bytes: []byte("x"), Logprob: -2}}}}},
 		{Choice: 1, TokenCount: 1, Text: "x", Pieces: []Piece{{Kind: PieceReasoning, Text: "ü"}, {Kind: PieceCall, ID: "i", Name: "n"}, {Kind: PieceArguments, Text: "{}"}, {Kind: PieceCallEnd}, {Text: "y"}}},
 		{Choice: 1, TokenCount: 2, Text: " end", Finish: FinishCalls},
-		{Choice: 1, Embedding: []float32{0.5, -1e-9}, Finish: FinishStop},
+		{Choice: 1, Embedding: []float32{0.5, -1e-9}, Finish: FinishStop, StopText: "END"},
 		{End: &End{Err: &Error{Kind: NonFinite, Param: "p", Message: "m", RetryAfter: 5}, Usage: Usage{7, 2, 3, 4, 5, 6, PinMemory}, Timings: sampleTimings()}},
 	}
 }

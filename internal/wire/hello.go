@@ -6,7 +6,7 @@ import (
 )
 
 // protocolVersion changes with every change of a frame.
-const protocolVersion = 16
+const protocolVersion = 17
 
 // clockSlack is how far the peer's clock may lie outside the time of the round
 // trip.

@@ -24,7 +24,7 @@ func TestTransfer(t *testing.T) {
 	}
 	events := []Event{
 		{Choice: 1, Text: "héllo", TokenCount: 3, Cached: 16, Logprobs: []TokenLogprob{{ID: 1, Bytes: []byte("h"), Logprob: -1, Top: []TopLogprob{{ID: 2, Bytes: []byte{0xff}, Logprob: -2}}}}},
-		{Finish: FinishStop, TokenCount: 4},
+		{Finish: FinishStop, StopText: "END", TokenCount: 4},
 		{End: &End{Usage: Usage{Prompt: 3, Cached: 1, Completion: 4}, Timings: Timings{Arrived: 5}}},
 		{End: &End{Err: Errorf(Canceled, "gone")}},
 	}

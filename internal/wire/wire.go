@@ -327,8 +327,10 @@ type Event struct {
 	// Embedding is set on the last event where Options.Embed asked for it. It has
 	// Model.EmbeddingWidth numbers and the length 1.
 	Embedding []float32
-	// Finish is set on a choice's last event.
-	Finish Finish
+	// Finish is set on a choice's last event, and StopText where one of Options.Stop ended
+	// it; "" from another server, which does not say which.
+	Finish   Finish
+	StopText string
 	// End is set on the stream's last event, after every choice's last.
 	End *End
 }

@@ -30,8 +30,8 @@ type Stream struct {
 	out      []byte    // reused by Push
 	released int
 	stop     []byte // that ended the text, or nil
-	keep     bool // the text ends after a stop
-	off      bool // no stop counts yet
+	keep     bool   // the text ends after a stop
+	off      bool   // no stop counts yet
 }
 
 // NewStream returns a stream that ends before any of stops. Empty stops are ignored.

@@ -2,7 +2,7 @@
 // tag cuda.
 //
 // Goal: ranges of NVTX 3 where a profiler asks for them, which it does by the path of its library
-// in NVTX_INJECTION64_PATH, as Nsight Systems sets it; without one a range costs a comparison. The
+// in NVTX_INJECTION64_PATH; without one a range costs a comparison. The
 // protocol is that of NVIDIA's headers (nvtxDetail/nvtxTypes.h), which programs compile into
 // themselves: the program gives the library tables of places for functions, and the library puts
 // its functions there. Non-goals: domains, categories, marks, resources.

@@ -21,6 +21,8 @@ var encoderFamilies = map[string]*family{
 	"bert":        bert([]string{"BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"}, sizes{embed: 768, ff: 3072, layers: 12, heads: 12, context: 512, eps: 1e-12}),
 	"roberta":     bert([]string{"RobertaModel", "RobertaForMaskedLM", "RobertaForSequenceClassification"}, sizes{embed: 768, ff: 3072, layers: 12, heads: 12, context: 512, eps: 1e-12}),
 	"xlm-roberta": bert([]string{"XLMRobertaModel", "XLMRobertaForMaskedLM", "XLMRobertaForSequenceClassification"}, sizes{embed: 768, ff: 3072, layers: 12, heads: 12, context: 512, eps: 1e-12}),
+	"nomic_bert": {arch: "nomic-bert", classes: []string{"NomicBertModel", "NomicBertForMaskedLM", "NomicBertForPreTraining"}, names: &bertNames, centred: true, theta: 1e3,
+		all: (*builder).nomicBERT, read: readNomicBERT, sizes: sizes{embed: 768, ff: 3072, layers: 12, heads: 12, context: 2048, eps: 1e-12}},
 	"modernbert": {arch: "modern-bert", classes: []string{"ModernBertModel", "ModernBertForMaskedLM"}, names: &modernNames, centred: true, activations: []string{"gelu"},
 		all: (*builder).modernBERT, read: readModernBERT, set: setModernBERT, ropes: ropeKeys{read: (*description).readModernRopes},
 		sizes: sizes{embed: 768, ff: 1152, layers: 22, heads: 12, context: 8192, eps: 1e-5}},

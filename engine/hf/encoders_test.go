@@ -16,7 +16,7 @@ import (
 // float32: the pooled vector, or the score of a ranker's two texts.
 func TestEncodersGiveTransformersVectors(t *testing.T) {
 	folders, _ := filepath.Glob("testdata/*/vector.f32")
-	if len(folders) != 8 {
+	if len(folders) != 10 {
 		t.Fatalf("%d folders", len(folders))
 	}
 	team := kernels.NewTeam(1)
@@ -82,6 +82,12 @@ func TestEncodersThatDifferAreRefusedByName(t *testing.T) {
 		{"xlm-roberta", map[string]any{"pad_token_id": 70}, "max_position_embeddings: is 64, and the first position is 71"},
 		{"modernbert", map[string]any{"norm_bias": true}, "norm_bias: is true; only false"},
 		{"modernbert", map[string]any{"global_attn_every_n_layers": 2}, `layer_types: has "sliding_attention" in layer 2`},
+		{"nomic_bert", map[string]any{"hidden_act": "gelu"}, `hidden_act: is "gelu"`},
+		{"nomic_bert", map[string]any{"num_attention_heads": 3}, "num_attention_heads: is 3 heads of 4"},
+		{"nomic-own", map[string]any{"qkv_proj_bias": true}, "qkv_proj_bias: is true; only false"},
+		{"nomic-own", map[string]any{"num_experts": 8}, "num_experts: (8) is not understood"},
+		{"nomic-own", map[string]any{"rotary_emb_fraction": 0.5}, "rotary_emb_fraction: is 0.5; only 1"},
+		{"nomic-own", map[string]any{"n_inner": 25}, `mlp.fc11.weight": has the shape [24 16]; config.json asks for [25 16]`},
 		{"gemma3-embedding", map[string]any{"use_bidirectional_attention": "all"}, "use_bidirectional_attention: is \"all\", not true or false"},
 		{"qwen3-embedding", map[string]any{"auto_map": map[string]string{"AutoModel": "modeling.Model"}}, "auto_map: names code of the model's own"},
 	} {

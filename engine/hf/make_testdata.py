@@ -121,6 +121,8 @@ ENCODERS = {  # how their vectors are pooled, and the outputs of the matrices be
     "bert": (ENCODER | dict(num_hidden_layers=2), "cls"),
     "xlm-roberta": (ENCODER | dict(num_hidden_layers=2, pad_token_id=1, type_vocab_size=1), "mean"),
     "modernbert": (ENCODER | dict(local_attention=8), "mean"),
+    "nomic_bert": (ENCODER | dict(num_hidden_layers=2, rope_parameters=dict(rope_type="default", rope_theta=50.0)), "mean"),
+    "nomic-own": (ENCODER | dict(model_type="nomic_bert", num_hidden_layers=1), "mean"),
     "qwen3-embedding": (COMMON | dict(model_type="qwen3", head_dim=8, tie_word_embeddings=True), "lasttoken"),
     "qwen3-dense": (COMMON | dict(model_type="qwen3", num_hidden_layers=1, head_dim=8, tie_word_embeddings=True), "lasttoken", (12, True)),
     "gemma3-embedding": (COMMON | dict(model_type="gemma3_text", num_hidden_layers=3, head_dim=8, sliding_window=6, use_bidirectional_attention=True, query_pre_attn_scalar=12,
@@ -128,6 +130,18 @@ ENCODERS = {  # how their vectors are pooled, and the outputs of the matrices be
     "bert-ranker": (ENCODER | dict(model_type="bert", num_hidden_layers=2, num_labels=1), "rank"),
     "xlm-roberta-ranker": (ENCODER | dict(model_type="xlm-roberta", num_hidden_layers=2, pad_token_id=1, type_vocab_size=1, num_labels=1), "rank"),
 }
+
+
+def write_own(name):
+    """Writes nomic's config.json as its makers do."""
+    with open(f"{name}/config.json") as f:
+        c = json.load(f)
+    own = dict(n_embd=c["hidden_size"], n_head=c["num_attention_heads"], n_inner=c["intermediate_size"], n_layer=c["num_hidden_layers"], n_positions=8192, max_trained_positions=64,
+               layer_norm_epsilon=c["layer_norm_eps"], rotary_emb_base=1000, rotary_emb_fraction=1.0, rotary_emb_interleaved=False, rotary_emb_scale_base=None, rotary_scaling_factor=2,
+               activation_function="swiglu", causal=False, qkv_proj_bias=False, mlp_fc1_bias=False, mlp_fc2_bias=False, prenorm=False, parallel_block=False, use_rms_norm=False,
+               scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, use_flash_attn=True, summary_type="cls_index", pad_vocab_size_multiple=64)
+    with open(f"{name}/config.json", "w") as f:
+        json.dump({k: c[k] for k in ("architectures", "model_type", "vocab_size", "type_vocab_size")} | own, f, indent=1)
 
 
 def make_dense(path, x, width, bias):
@@ -175,6 +189,8 @@ def make_encoder(name):
             modes = {"cls": "cls_token", "mean": "mean_tokens", "lasttoken": "lasttoken"}
             with open(f"{name}/1_Pooling/config.json", "w") as f:
                 json.dump({"word_embedding_dimension": 16} | {"pooling_mode_" + m: k == pooling for k, m in modes.items()}, f)
+    if name == "nomic-own":
+        write_own(name)
     out.numpy().astype("<f4").tofile(f"{name}/vector.f32")
     with open(f"{name}/reference.json", "w") as f:
         json.dump({"ids": whole}, f)

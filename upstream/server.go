@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // server is the other end: its address and the connections to it.
@@ -53,8 +55,11 @@ func newServer(cfg *Config, address string) (*server, error) {
 	dialer := net.Dialer{Timeout: cfg.ConnectLimit, KeepAlive: 15 * time.Second}
 	dial := func(ctx context.Context) (net.Conn, error) {
 		c, err := dialer.DialContext(ctx, network, address)
-		if err != nil || base.Scheme != "https" {
-			return c, err
+		if err != nil {
+			return nil, err
+		}
+		if c = sockets.Direct(c); base.Scheme != "https" {
+			return c, nil
 		}
 		ctx, cancel := context.WithTimeout(ctx, cfg.ConnectLimit)
 		defer cancel()

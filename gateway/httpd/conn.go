@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // watcher tells connections that their peer has gone. See watch_linux.go.
@@ -77,9 +79,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: raw, socket: raw, listener: l}
+		c := &conn{Conn: sockets.Direct(raw), socket: raw, listener: l}
 		if l.tls != nil {
-			c.Conn = tls.Server(raw, l.tls) // shakes hands with the first read
+			c.Conn = tls.Server(c.Conn, l.tls) // shakes hands with the first read
 		}
 		l.mu.Lock()
 		full := len(l.conns) >= l.max

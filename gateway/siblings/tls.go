@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/certs"
+	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // files are the certificates of hops.
@@ -71,7 +72,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := tls.Server(raw, l.config)
+	c := tls.Server(sockets.Direct(raw), l.config)
 	if sys, ok := raw.(syscall.Conn); ok {
 		return &encrypted{c, sys}, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/conf"
+	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // ServerConfig configures Serve.
@@ -61,7 +62,7 @@ func Serve(ctx context.Context, ln net.Listener, engine Engine, cfg ServerConfig
 		select {
 		case places <- struct{}{}:
 			live.Go(func() {
-				serveConnection(ctx, conn, engine, &cfg)
+				serveConnection(ctx, sockets.Direct(conn), engine, &cfg)
 				<-places
 			})
 		default:

@@ -218,6 +218,8 @@ func (x *exchange) silence() time.Duration {
 // breakSilence opens a stream that has waited for the commit limit, and sends a
 // comment if nothing was sent for the keep-alive interval.
 func (x *exchange) breakSilence(now time.Time) error {
+	x.run.turn.Lock()
+	defer x.run.turn.Unlock()
 	interval := x.silence()
 	if !x.out.Opened {
 		x.openStream()

@@ -116,7 +116,9 @@ func (l leaving) run(t *testing.T, leave func(*net.TCPConn)) {
 	}
 }
 
-func TestSlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) { bothWays(t, slowReadersAreCutAndSteadyOnesAreNot) }
+func TestSlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) {
+	bothWays(t, slowReadersAreCutAndSteadyOnesAreNot)
+}
 
 func slowReadersAreCutAndSteadyOnesAreNot(t *testing.T, delivers bool) {
 	cfg := wiretest.FakeConfig{Model: wire.Model{ID: "fake", Chat: true, ContextTokens: 1 << 20}, Script: func(g *wire.Generation) wiretest.Script {

@@ -18,7 +18,8 @@ import (
 var relayRefused = keySet(nil, "use_beam_search", "previous_response_id")
 
 // relayRead are the known members that this server does not support and another may.
-var relayRead = append(formNames(), "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "modalities", "audio", "suffix", "chat_template_kwargs")
+var relayRead = keySet(slices.Concat(formNames(), optionFields, optionChatFields, thinkingNames),
+	"tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "modalities", "audio", "suffix", "chat_template_kwargs")
 
 // relayLimits are names for max_tokens that another server may know and this gateway
 // cannot bound on the way.
@@ -27,8 +28,8 @@ var relayLimits = []string{"n_predict", "max_output_tokens"}
 // relay leaves to the other server what only it can decide about.
 func (f *fields) relay() {
 	f.relayed, f.ignored = true, nil
-	for name := range unsupportedFields {
-		if !relayRefused[name] && !knownChat[name] && !knownText[name] {
+	for name := range f.raw {
+		if _, ok := unsupportedFields[name]; ok && !relayRefused[name] && !knownChat[name] && !knownText[name] {
 			delete(f.raw, name)
 		}
 	}
@@ -40,8 +41,8 @@ func (f *fields) relay() {
 	if _, given := f.given("prompt_logprobs"); given {
 		f.fail("prompt_logprobs", "prompt_logprobs is not supported: the server behind this gateway gives the answer alone")
 	}
-	for _, name := range slices.Concat(relayRead, optionFields, optionChatFields, thinkingNames) {
-		if f.known[name] { // else it belongs to the other route
+	for name := range f.raw {
+		if relayRead[name] && f.known[name] { // else it belongs to the other route
 			delete(f.raw, name)
 		}
 	}

@@ -51,6 +51,7 @@ type counter struct {
 	rates      traits
 	covariance [traitCount][traitCount]float64 // of rates relative to firstRates
 	ratios     [ratioWindow]float64            // of the last counts to their estimates
+	ratioHigh  float64                         // their 90 % quantile
 	learned    int
 }
 
@@ -77,7 +78,7 @@ func (c *counter) high(t *traits) (tokens int, sure bool) {
 	defer c.mu.Unlock()
 	factor := 1.3
 	if c.learned >= ratioSure {
-		_, factor = c.quantiles()
+		factor = c.ratioHigh
 	}
 	return int(math.Ceil(c.estimate(t) * max(1, factor))), c.learned >= ratioSure
 }
@@ -96,17 +97,13 @@ func (c *counter) middle(t *traits) int {
 	return int(c.estimate(t))
 }
 
-// quantiles are the median and the 90 % quantile of the ratio of counts to their
-// estimates; 1 before the first.
-func (c *counter) quantiles() (median, high float64) {
+// quantile is the 90 % quantile of the ratio of counts to their estimates.
+func (c *counter) quantile() float64 {
 	n := min(c.learned, ratioWindow)
-	if n == 0 {
-		return 1, 1
-	}
 	var sorted [ratioWindow]float64
 	copy(sorted[:], c.ratios[:n])
 	slices.Sort(sorted[:n])
-	return sorted[n/2], sorted[min(n-1, n*9/10)]
+	return sorted[min(n-1, n*9/10)]
 }
 
 // observe learns from a prompt whose count is known now.
@@ -119,6 +116,7 @@ func (c *counter) observe(t *traits, tokens int) {
 	expected := c.estimate(t)
 	c.ratios[c.learned%ratioWindow] = float64(tokens) / expected
 	c.learned++
+	c.ratioHigh = c.quantile()
 
 	// One step of recursive least squares. Both sides are divided by the estimate, so
 	// that a long prompt teaches no more than a short one.

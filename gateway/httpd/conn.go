@@ -58,6 +58,9 @@ type conn struct {
 	// which a reset would destroy when request bytes are still unread.
 	linger atomic.Bool
 	closed atomic.Bool
+	// For the handler alone:
+	stalled time.Duration // by the client, as it was last asked
+	asked   bool          // in this request
 
 	mu   sync.Mutex
 	gone bool
@@ -200,6 +203,14 @@ func (c *conn) alone() bool {
 		}
 	}
 	return true
+}
+
+// news is backlog with what has stalled since it was last asked.
+func (c *conn) news() (unread int, stalled time.Duration) {
+	unread, all := c.backlog()
+	stalled = max(0, all-c.stalled)
+	c.stalled, c.asked = all, true
+	return unread, stalled
 }
 
 // watch calls left when the peer goes, at once if it has gone already.

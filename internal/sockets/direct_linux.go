@@ -132,3 +132,12 @@ func (c *conn) CloseWrite() error {
 
 // SyscallConn implements syscall.Conn.
 func (c *conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
+
+func peek(fd uintptr) error {
+	var b [1]byte
+	_, _, err := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1, syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
+	if err != 0 {
+		return err
+	}
+	return nil
+}

@@ -119,6 +119,12 @@ func (s *Scheduler) inPart(f *forecast, l *line, sizes *sizes, queue *sums, size
 // tenant does not lose by the kind of its work.
 const sizeWeight = 1.5
 
+// steepAlone is how much faster a lone tenant's part falls with the queue in a lasting
+// overload. It keeps the queue near its length, so that few promises are lost where the
+// engine becomes slower. Beside others it would cost the tenants that are within their
+// share: what falls is the share of all.
+const steepAlone = 2.0
+
 // part is the part of what l's tenant asks for that is let in behind the queue, for a
 // request that is so much larger than its mean.
 func (s *Scheduler) part(f *forecast, l *line, queue *sums, larger time.Duration) float64 {
@@ -131,7 +137,11 @@ func (s *Scheduler) part(f *forecast, l *line, queue *sums, larger time.Duration
 	if wait < goal/10 && !(over && lv.standing.on) || s.engine.sequences == 0 {
 		return 1 // the engine would have nothing to do soon
 	}
-	share := max(0, f.rate*(1+float64(should-wait)/float64(goal))) / asks
+	steep := 1.0
+	if lv.standing.on && len(lv.asking) == 1 {
+		steep = steepAlone
+	}
+	share := max(0, f.rate*(1+steep*float64(should-wait)/float64(goal))) / asks
 	part := lv.partOf(l, share, s.now)
 	f.favoured = share < 1 && part == 1 && len(lv.asking) > 1
 	return part

@@ -68,8 +68,43 @@ func TestPromisesWhereTheMachineSlows(t *testing.T) {
 		p.count(playBelieving(t, e, trace, e.cost(), seed), trace.span()/2-3*time.Second, trace.span())
 	}
 	t.Logf("%+v", p)
-	if p.made < 600 || p.revoked == 0 || p.broken() > 0.015 || p.takenBack() > 0.08 {
+	if p.made < 600 || p.revoked == 0 || p.broken() > 0.015 || p.takenBack() > 0.045 {
 		t.Errorf("of %d promises %d were broken and %d taken back", p.made, p.late, p.revoked)
+	}
+}
+
+// TestPromisesWhereTheMachineFalters: in a lasting overload the engine needs half as long
+// again for five seconds. Nearly all promises hold, since the queue is short. In a young
+// one more are taken back, since a burst may use the whole goal.
+func TestPromisesWhereTheMachineFalters(t *testing.T) {
+	for _, c := range []struct {
+		load        float64
+		after       time.Duration
+		revokedMost float64
+	}{
+		{2, 1200 * time.Millisecond, 0.06},
+		{5, 1200 * time.Millisecond, 0.06},
+		{2, 2500 * time.Millisecond, 0.01},
+		{5, 2500 * time.Millisecond, 0.01},
+		{2, 6 * time.Second, 0.01},
+		{5, 6 * time.Second, 0.01},
+	} {
+		var p promises
+		for seed := range uint64(6) {
+			e := cpuEngine()
+			made, err := Generate("uniform", int(300*c.load), seed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trace, from := suddenly(atLoad(t, e, made, c.load), 60, c.load)
+			slow := Slow{At: float64(from+c.after) / float64(trace.span()), For: 5 * time.Second, Factor: 1.5}
+			trace.Slow = []Slow{slow}
+			p.count(playBelieving(t, e, trace, e.cost(), seed), from, from+c.after+slow.For)
+		}
+		t.Logf("%g times the capacity, slower after %v: %+v, broken %.4f, taken back %.4f", c.load, c.after, p, p.broken(), p.takenBack())
+		if p.made < 800 || p.broken() > 0.01 || p.takenBack() > c.revokedMost {
+			t.Errorf("%g times the capacity, slower after %v: of %d promises %d were broken and %d taken back", c.load, c.after, p.made, p.late, p.revoked)
+		}
 	}
 }
 

@@ -34,7 +34,7 @@ func (g *Gateway) groupOf(model, route string) (of *Group) {
 
 // choose gives x the engine of its group, and tells whether there is one.
 func (g *Gateway) choose(x *exchange, model string) bool {
-	k := g.groupOf(model, x.record.Route)
+	k := g.groupOf(model, rightOf(x.record.Route))
 	if k == nil {
 		return false
 	}

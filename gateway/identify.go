@@ -95,14 +95,17 @@ func (g *Gateway) authorize(r *route, caller *identity.Caller, why *identity.Ref
 }
 
 // right is the name of the route in the rights of keys.
-func (r *route) right() string {
-	switch r.name {
+func (r *route) right() string { return rightOf(r.name) }
+
+// rightOf is the route whose rights and group of servers hold for a route.
+func rightOf(name string) string {
+	switch name {
 	case "model":
 		return "models"
 	case "count_tokens":
 		return "messages"
 	}
-	return r.name
+	return name
 }
 
 // identify decides the class, counts what is asked for, and starts the deadline.

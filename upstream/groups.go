@@ -18,7 +18,7 @@ import (
 // it.
 type Group struct {
 	ModelID       string   `yaml:"model_id" help:"Name by which clients ask for the model of these servers."`
-	Routes        []string `yaml:"routes" help:"Routes whose requests for the model come here: chat_completions, completions or responses. None listed takes those of all routes that no other group of the model lists."`
+	Routes        []string `yaml:"routes" help:"Routes whose requests for the model come here: chat_completions, completions, responses or messages. None listed takes those of all routes that no other group of the model lists."`
 	Servers       []string `yaml:"servers" help:"Its servers, by name or address; own is the engine of upstream.own_engine. A server is in one group."`
 	Name          string   `yaml:"name" help:"What it is called on the page, in metrics and in the header x-forebay-group; empty is model_id."`
 	Tokenizer     string   `yaml:"tokenizer" help:"As upstream.tokenizer, which it takes where it is empty."`
@@ -37,7 +37,7 @@ const groupsMost = 16
 var groupForm = regexp.MustCompile(`^[A-Za-z0-9_./:@-]{1,128}$`)
 
 // routesRelayed are the routes that another server may answer.
-var routesRelayed = []string{"chat_completions", "completions", "responses"}
+var routesRelayed = []string{"chat_completions", "completions", "responses", "messages"}
 
 // Label is what the group is called.
 func (g *Group) Label() string { return cmp.Or(g.Name, g.ModelID) }

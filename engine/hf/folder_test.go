@@ -307,6 +307,9 @@ func TestInfinityIsReadAsPythonWritesIt(t *testing.T) {
 }
 
 func FuzzConfig(f *testing.F) {
+	f.Add([]byte(`{"model_type":"gemma3n_text","intermediate_size":[8,9],"num_hidden_layers":2,"activation_sparsity_pattern":0.5}`))
+	f.Add([]byte(`{"model_type":"falcon_h1","mamba_d_head":"auto","ssm_multipliers":[1,1,1,1,1]}`))
+	f.Add([]byte(`{"model_type":"nomic_bert","n_embd":8,"n_head":2,"rotary_scaling_factor":2}`))
 	f.Add([]byte(`{"model_type":"nemotron_h","hybrid_override_pattern":"M-*","time_step_limit":[0.0, Infinity]}`))
 	f.Add([]byte(`{"model_type":"llama","hidden_size":64,"rope_parameters":{"rope_type":"yarn","factor":2}}`))
 	f.Add([]byte(`{"model_type":"gemma3","text_config":{"layer_types":["full_attention"],"num_hidden_layers":1}}`))

@@ -61,9 +61,32 @@ func TestNVFP4ThatDoesNotFitIsRefused(t *testing.T) {
 	}
 	wantRefused(t, copyFolder(t, "testdata/llama-nvfp4", map[string]any{"intermediate_size": 40}), "has the shape [48 16]; config.json asks for [40 16]")
 	wantRefused(t, copyFolder(t, "testdata/llama-nvfp4", map[string]any{"intermediate_size": 64}), "has the shape [48 16]; config.json asks for [64 16]")
+	open(t, copyFolder(t, "testdata/mixtral-fp8", map[string]any{"quantization_config": map[string]any{"quant_method": "modelopt", "quant_algo": "FP8"}}))
 	dir := copyFolder(t, "testdata/llama-nvfp4", nil)
 	if err := os.WriteFile(filepath.Join(dir, modeloptName), []byte(`{"quantization": []}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	wantRefused(t, dir, modeloptName+": has no object quantization")
+}
+
+// FuzzQuantization: whatever the quantizer's file says is taken into config.json whole, or refused.
+func FuzzQuantization(f *testing.F) {
+	f.Add([]byte(`{"quantization":{"quant_algo":"NVFP4","group_size":16,"exclude_modules":["lm_head"]}}`), []byte(`{"model_type":"llama"}`))
+	f.Add([]byte(`{"quantization":{"quant_algo":"FP8"}}`), []byte(`{"model_type":"llama","time_step_limit":[0.0, Infinity]}`))
+	f.Fuzz(func(t *testing.T, said, config []byte) {
+		text, err := addQuantization(modeloptName, config, said)
+		if err != nil {
+			return
+		}
+		c, err := parseConfig("c", text)
+		if err != nil {
+			if _, before := parseConfig("c", config); before == nil {
+				t.Fatalf("%q with %q is broken: %v", config, said, err)
+			}
+			return
+		}
+		if d := describe(c); d == nil && *c.err == nil {
+			t.Fatal("neither a description nor an error")
+		}
+	})
 }

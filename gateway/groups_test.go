@@ -50,7 +50,10 @@ func (o *otherModel) State() *wire.State {
 func TestTwoGroups(t *testing.T) {
 	r := newRig(t, rigConfig{})
 	large, small := &otherModel{Engine: r.fake, id: "large"}, &otherModel{Engine: r.fake, id: "small"}
-	r.gw.groups = []Group{{Name: "gpus", Model: "large", Engine: large}, {Name: "small", Model: "small", Engine: small}}
+	r.gw.groups = []Group{
+		{Name: "gpus", Model: "large", Engine: large}, {Name: "small", Model: "small", Engine: small},
+		{Name: "texts", Model: "large", Routes: []string{"completions", "messages"}, Engine: &otherModel{Engine: r.fake, id: "large"}},
+	}
 	ask := func(model string) response {
 		return r.do("POST", "/v1/chat/completions", `{"model":"`+model+`","messages":[{"role":"user","content":"x"}]}`)
 	}
@@ -62,6 +65,18 @@ func TestTwoGroups(t *testing.T) {
 		}
 		if last := r.last(before); last.Group != group || last.Model != model {
 			t.Errorf("recorded as %s of %s", last.Model, last.Group)
+		}
+	}
+	before := len(r.recorder.Last(100))
+	if got := r.do("POST", "/v1/completions", `{"model":"large","prompt":"x"}`); got.status != http.StatusOK || got.header.Get(groupHeader) != "texts" {
+		t.Errorf("of a route: %d, group %q, %s", got.status, got.header.Get(groupHeader), got.body)
+	}
+	r.last(before)
+	for _, path := range []string{"/v1/messages", "/v1/messages/count_tokens"} {
+		before := len(r.recorder.Last(100))
+		got := r.do("POST", path, `{"model":"large","max_tokens":3,"messages":[{"role":"user","content":"x"}]}`)
+		if last := r.last(before); got.status != http.StatusOK || last.Group != "texts" {
+			t.Errorf("%s: %d, group %q, %s", path, got.status, last.Group, got.body)
 		}
 	}
 	if got := ask("other"); got.status != http.StatusNotFound || got.header.Get(groupHeader) != "" {
@@ -81,7 +96,7 @@ func TestTwoGroups(t *testing.T) {
 	}
 	list("large", "small")
 	large.err.Store(wire.Errorf(wire.Unavailable, "it is gone"))
-	list("small")
+	list("small", "large") // which one of its groups can serve
 	if got := ask("large"); got.status != http.StatusServiceUnavailable {
 		t.Errorf("without its engine: %d %s", got.status, got.body)
 	}
@@ -89,6 +104,7 @@ func TestTwoGroups(t *testing.T) {
 		t.Errorf("beside it: %d %s", got.status, got.body)
 	}
 	small.err.Store(large.err.Load())
+	r.gw.groups = r.gw.groups[:2]
 	if got := r.do("GET", "/v1/models", ""); got.status != http.StatusServiceUnavailable {
 		t.Errorf("without any: %d %s", got.status, got.body)
 	}

@@ -57,6 +57,8 @@ type exchange struct {
 	draw     uint64           // of admission's Refuse, 0 for none
 	due      int64            // when the deadline is over, 0 for none
 
+	stalled time.Duration // of the connection, before this request
+
 	shown int64 // when view was last brought up to date
 	mu    sync.Mutex
 	view  telemetry.Record // guarded by mu: what others may read of record
@@ -87,6 +89,7 @@ func (g *Gateway) newExchange(c httpd.Request, caller *identity.Caller, r *route
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 	x.record = newRecord(c, caller, r.name)
 	x.record.Forced = string(c.Header(captureHeader)) == "1"
+	_, x.stalled = c.Backlog()
 	x.enter(stageDecoding)
 	c.SetHeader(requestIDHeader, publicID(&x.record))
 	if x.messages = strings.HasPrefix(r.path, messagesPath); x.messages {
@@ -215,8 +218,6 @@ func (x *exchange) silence() time.Duration {
 // breakSilence opens a stream that has waited for the commit limit, and sends a
 // comment if nothing was sent for the keep-alive interval.
 func (x *exchange) breakSilence(now time.Time) error {
-	x.run.turn.Lock()
-	defer x.run.turn.Unlock()
 	interval := x.silence()
 	if !x.out.Opened {
 		x.openStream()
@@ -276,7 +277,7 @@ func (x *exchange) tell(err error) {
 	}
 	r.Blocked = x.out.Blocked
 	if unread, stalled := x.http.Backlog(); r.FirstWrite != 0 {
-		r.Unread, r.Stalled = unread, stalled
+		r.Unread, r.Stalled = unread, max(0, stalled-x.stalled)
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/forebay-io/forebay/gateway/spans"
 	"github.com/forebay-io/forebay/gateway/telemetry"
 	"github.com/forebay-io/forebay/internal/conf"
-	"github.com/forebay-io/forebay/internal/wire"
 	"github.com/forebay-io/forebay/internal/wire/wiretest"
 )
 
@@ -53,8 +52,6 @@ type rigConfig struct {
 	exporter  *spans.Exporter
 	logged    bool
 	identity  *identity.Directory // nil is that of admission
-	delivers  bool                // the engine calls Deliver
-	spoil     func(*wire.Event)   // what it delivers; nil for nothing
 }
 
 func newRig(t testing.TB, c rigConfig) *rig {
@@ -85,11 +82,7 @@ func newRig(t testing.TB, c rigConfig) *rig {
 	if c.capture != nil {
 		r.capture(*c.capture, c.exporter)
 	}
-	engine := wire.Engine(r.fake)
-	if c.delivers {
-		engine = delivering{r.fake, c.spoil}
-	}
-	if r.gw, err = New(c.gateway, Parts{Engine: engine, Admission: r.fifo, Identity: c.identity, Budget: r.budgets, Recorder: r.recorder, Capture: r.kept, Version: "test"}); err != nil {
+	if r.gw, err = New(c.gateway, Parts{Engine: r.fake, Admission: r.fifo, Identity: c.identity, Budget: r.budgets, Recorder: r.recorder, Capture: r.kept, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	listen := func(serve func(net.Listener) error) string {

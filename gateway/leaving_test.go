@@ -117,10 +117,6 @@ func (l leaving) run(t *testing.T, leave func(*net.TCPConn)) {
 }
 
 func TestSlowReadersAreCutAndSteadyOnesAreNot(t *testing.T) {
-	bothWays(t, slowReadersAreCutAndSteadyOnesAreNot)
-}
-
-func slowReadersAreCutAndSteadyOnesAreNot(t *testing.T, delivers bool) {
 	cfg := wiretest.FakeConfig{Model: wire.Model{ID: "fake", Chat: true, ContextTokens: 1 << 20}, Script: func(g *wire.Generation) wiretest.Script {
 		if strings.Contains(g.Prompt.Text, "flood") {
 			return wiretest.Script{Endless: true, Pieces: []string{strings.Repeat("x", 64<<10)}}
@@ -131,7 +127,7 @@ func slowReadersAreCutAndSteadyOnesAreNot(t *testing.T, delivers bool) {
 		}
 		return wiretest.Script{Pieces: pieces, Delay: 40 * time.Millisecond}
 	}}
-	r := newRig(t, rigConfig{delivers: delivers, records: 64, fake: cfg, gateway: Config{Timeouts: TimeoutConfig{WriteStallLimit: 300 * time.Millisecond}}})
+	r := newRig(t, rigConfig{records: 64, fake: cfg, gateway: Config{Timeouts: TimeoutConfig{WriteStallLimit: 300 * time.Millisecond}}})
 	var stalled []net.Conn
 	for range 20 {
 		c := r.dial()
@@ -186,9 +182,7 @@ func TestAReaderHiddenBySocketBuffersIsSeen(t *testing.T) {
 
 // TestRandomDisconnects is the proof of cancellation: clients leave at
 // random moments in random states, and nothing of them stays.
-func TestRandomDisconnects(t *testing.T) { bothWays(t, randomDisconnects) }
-
-func randomDisconnects(t *testing.T, delivers bool) {
+func TestRandomDisconnects(t *testing.T) {
 	cfg := wiretest.FakeConfig{Script: func(g *wire.Generation) wiretest.Script {
 		switch rand.IntN(4) {
 		case 0:
@@ -208,7 +202,7 @@ func randomDisconnects(t *testing.T, delivers bool) {
 		}
 		return nil
 	}}
-	r := newRig(t, rigConfig{delivers: delivers, fake: cfg, records: 2048, admission: admission.Config{RunningSequencesMax: 24}})
+	r := newRig(t, rigConfig{fake: cfg, records: 2048, admission: admission.Config{RunningSequencesMax: 24}})
 	r.do("GET", "/healthz", "")
 	r.client.CloseIdleConnections()
 	time.Sleep(20 * time.Millisecond)

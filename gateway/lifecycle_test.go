@@ -176,15 +176,13 @@ func TestQueueFullIsRefusedAtOnce(t *testing.T) {
 	r.settled()
 }
 
-func TestAnswersAreNotMixed(t *testing.T) { bothWays(t, answersAreNotMixed) }
-
-func answersAreNotMixed(t *testing.T, delivers bool) {
+func TestAnswersAreNotMixed(t *testing.T) {
 	cfg := wiretest.FakeConfig{Script: func(g *wire.Generation) wiretest.Script {
 		_, rest, _ := strings.Cut(g.Prompt.Text, "mark-")
 		mark := "mark-" + rest[:32]
 		return wiretest.Script{Pieces: []string{mark[:7], mark[7:20], mark[20:]}, Delay: time.Duration(rand.IntN(3)) * time.Millisecond}
 	}}
-	r := newRig(t, rigConfig{delivers: delivers, fake: cfg, admission: admission.Config{
+	r := newRig(t, rigConfig{fake: cfg, admission: admission.Config{
 		RunningSequencesMax: 50, Classes: []admission.Class{{Name: "interactive", FirstTokenGoal: time.Hour}}, // no machine is too slow
 	}})
 	var wg sync.WaitGroup

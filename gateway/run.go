@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"cmp"
-	"sync"
 	"time"
 
 	"github.com/forebay-io/forebay/admission"
@@ -31,13 +29,6 @@ type run struct {
 	intervals telemetry.Intervals
 	tokens    []int   // generated so far, of each choice
 	tokenAt   []int64 // when the last ones of each came
-
-	// turn is held by the goroutine that takes events and writes: the handler's, or a
-	// producer's. It guards what follows, and while relaying the fields above, record and out.
-	turn     sync.Mutex
-	relaying bool       // events are handed to the reply
-	err      error      // of deliver
-	total    wire.Usage // of the prompts whose streams have ended
 
 	usage        []wire.Usage // of each prompt, as far as it is known
 	stops        int          // choices that ended by themselves
@@ -88,7 +79,7 @@ func (r *run) start() {
 	r.streams = append(r.streams, r.generate(&wire.Generation{
 		ID: x.promptID(i), Serial: x.record.Serial + uint64(i), Prompt: p, Options: options, Salt: x.salt(),
 		Class: granted.Class, Level: granted.Level, Key: granted.Key, Long: granted.Long, TokenGoal: granted.TokenGoal, Pin: r.call.pin,
-		Trace: x.record.Trace, Notify: x.notify, Deliver: r.deliver,
+		Trace: x.record.Trace, Notify: x.notify,
 	}))
 	r.live++
 }
@@ -118,21 +109,52 @@ func (x *exchange) noteGrant(granted admission.Grant) {
 	}
 }
 
-// relay hands every event to the reply until all streams have ended: in this goroutine,
-// or in that of a producer (see deliver).
+// relay hands every event to the reply until all streams have ended.
 func (r *run) relay() (usage wire.Usage, err error) {
-	r.turn.Lock()
-	r.relaying, r.err, r.total = true, nil, wire.Usage{}
-	defer func() { r.relaying, usage = false, r.total; r.turn.Unlock() }()
+	x := r.x
 	for r.live > 0 {
-		r.turn.Unlock()
-		err := r.x.await(r.x.notify)
-		r.turn.Lock()
-		if err = cmp.Or(r.err, err); err != nil {
+		if err := x.await(x.notify); err != nil {
 			return usage, err
 		}
-		if err := r.take(); err != nil {
-			return usage, err
+		now := wire.Monotonic()
+		for prompt, s := range r.streams {
+			if s == nil {
+				continue
+			}
+			r.events = s.Take(r.events[:0])
+			for i := range r.events {
+				e := &r.events[i]
+				if e.End == nil {
+					index := prompt*r.call.options.N + e.Choice
+					r.note(index, prompt, e, now)
+					if r.call.hideReasoning {
+						withoutReasoning(e)
+					}
+					r.reply.event(index, prompt, e)
+					continue
+				}
+				r.noteEnd(prompt, e.End)
+				if e.End.Err != nil {
+					return usage, e.End.Err
+				}
+				usage.Prompt += e.End.Usage.Prompt
+				usage.Cached += e.End.Usage.Cached
+				usage.Completion += e.End.Usage.Completion
+				usage.Reasoning += e.End.Usage.Reasoning
+				usage.Pinned, usage.PinRefused = e.End.Usage.Pinned, e.End.Usage.PinRefused // of one prompt
+				r.start()
+			}
+			clear(r.events)
+		}
+		x.record.Taken = now
+		if now-x.shown > showInterval {
+			x.show(now)
+		}
+		if r.ticket != nil { // a sibling has its own
+			r.ticket.Progress(x.record.CompletionTokens)
+		}
+		if r.reservation != nil {
+			r.reservation.Used(x.record.CompletionTokens)
 		}
 		if r.live == 0 && r.call.stream { // what is left leaves together with the end
 			break
@@ -142,77 +164,6 @@ func (r *run) relay() (usage wire.Usage, err error) {
 		}
 	}
 	return usage, nil
-}
-
-// deliver is what relay does between two waits, in the goroutine of a producer that has
-// one for each generation: a token then leaves without waking another. It does not wait
-// for the client, nor for the handler's goroutine: where it returns false, that one is to
-// be woken, and goes on with what is left.
-func (r *run) deliver() (all bool) {
-	if !r.turn.TryLock() {
-		return false
-	}
-	defer r.turn.Unlock()
-	if !r.relaying || r.err != nil {
-		return false
-	}
-	defer r.x.recovered(&r.err)
-	if r.err = r.take(); r.err != nil || r.live == 0 {
-		return false
-	}
-	if !r.x.out.Opened {
-		r.err = r.reply.flush() // which writes nothing
-		return r.err == nil
-	}
-	if all = r.x.out.FlushNow(); all {
-		r.x.noteWrite()
-	}
-	return all
-}
-
-// take hands the events that wait to the reply. The caller holds turn.
-func (r *run) take() error {
-	x, now := r.x, wire.Monotonic()
-	for prompt, s := range r.streams {
-		if s == nil {
-			continue
-		}
-		r.events = s.Take(r.events[:0])
-		for i := range r.events {
-			e := &r.events[i]
-			if e.End == nil {
-				index := prompt*r.call.options.N + e.Choice
-				r.note(index, prompt, e, now)
-				if r.call.hideReasoning {
-					withoutReasoning(e)
-				}
-				r.reply.event(index, prompt, e)
-				continue
-			}
-			r.noteEnd(prompt, e.End)
-			if e.End.Err != nil {
-				return e.End.Err
-			}
-			r.total.Prompt += e.End.Usage.Prompt
-			r.total.Cached += e.End.Usage.Cached
-			r.total.Completion += e.End.Usage.Completion
-			r.total.Reasoning += e.End.Usage.Reasoning
-			r.total.Pinned, r.total.PinRefused = e.End.Usage.Pinned, e.End.Usage.PinRefused // of one prompt
-			r.start()
-		}
-		clear(r.events)
-	}
-	x.record.Taken = now
-	if now-x.shown > showInterval {
-		x.show(now)
-	}
-	if r.ticket != nil { // a sibling has its own
-		r.ticket.Progress(x.record.CompletionTokens)
-	}
-	if r.reservation != nil {
-		r.reservation.Used(x.record.CompletionTokens)
-	}
-	return nil
 }
 
 // note records the counts and instants of one event of the choice at index, which

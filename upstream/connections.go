@@ -9,9 +9,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
-
-	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // connections are those to one server, kept for further requests. They speak HTTP/1.1.
@@ -99,7 +98,7 @@ func (p *connections) take() *connection {
 		c := p.idle[n]
 		p.idle[n], p.idle = nil, p.idle[:n]
 		p.mu.Unlock()
-		if sockets.Quiet(c.Conn) { // it was not closed meanwhile
+		if c.quiet() {
 			return c
 		}
 		c.Close()
@@ -221,6 +220,30 @@ func (c *connection) release(keep bool) {
 	} else {
 		c.Close()
 	}
+}
+
+// quiet tells that the server has neither closed a connection that waits nor sent
+// anything on it.
+func (c *connection) quiet() bool {
+	socket := c.Conn
+	if over, ok := socket.(interface{ NetConn() net.Conn }); ok { // TLS
+		socket = over.NetConn()
+	}
+	s, ok := socket.(syscall.Conn)
+	if !ok {
+		return true
+	}
+	raw, err := s.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var b [1]byte
+	var got error
+	err = raw.Read(func(fd uintptr) bool {
+		_, _, got = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return true
+	})
+	return err == nil && (got == syscall.EAGAIN || got == syscall.EWOULDBLOCK)
 }
 
 // answerBody is the body of an answer. Its end gives the connection back.

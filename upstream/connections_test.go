@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forebay-io/forebay/internal/sockets"
 	"github.com/forebay-io/forebay/internal/wire"
 )
 
@@ -193,11 +192,11 @@ func TestDeadConnectionIsNotUsed(t *testing.T) {
 		p.mu.Lock()
 		c := p.idle[0]
 		p.mu.Unlock()
-		if !sockets.Quiet(c.Conn) {
+		if !c.quiet() {
 			t.Error("a connection that waits is taken for dead")
 		}
 		close(over)
-		eventually(t, "it is seen that the connection is dead", func() bool { return !sockets.Quiet(c.Conn) })
+		eventually(t, "it is seen that the connection is dead", func() bool { return !c.quiet() })
 		if _, text, reused, err := p.text(context.Background(), url, "x"); text != "OK" || reused || err != nil {
 			t.Errorf("%q, reused %v, %v", text, reused, err)
 		}

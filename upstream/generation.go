@@ -45,7 +45,6 @@ type generation struct {
 	open  bool // its answer has begun, and the end was not seen
 	body  *answerBody
 	exact *exact // nil where the envelope is ours
-	mute  bool   // the reader does not know yet of all events
 }
 
 var (
@@ -220,7 +219,7 @@ func (w *generation) relay(a *answer) *wire.Error {
 	if isWhole(response.Header) {
 		return w.whole(a, response)
 	}
-	events := newEventReader(handedOn{w}, w.engine.cfg.EventBytesMax)
+	events := newEventReader(response.Body, w.engine.cfg.EventBytesMax)
 	for {
 		data, failure, err := events.next()
 		if err != nil {
@@ -234,26 +233,6 @@ func (w *generation) relay(a *answer) *wire.Error {
 		if err := w.take(a, data, failure); err != nil {
 			return err
 		}
-	}
-}
-
-// handedOn reads the answer. What came before is handed on first, since a read may wait.
-type handedOn struct{ w *generation }
-
-// Read implements io.Reader.
-func (r handedOn) Read(p []byte) (int, error) {
-	r.w.tell()
-	return r.w.body.Read(p)
-}
-
-// tell hands on the events that the reader does not know of yet.
-func (w *generation) tell() {
-	if !w.mute {
-		return
-	}
-	w.mute = false
-	if d := w.asked.Deliver; d == nil || !d() {
-		w.stream.Wake()
 	}
 }
 
@@ -357,8 +336,8 @@ func (w *generation) landed(now int64) {
 	}
 }
 
-// put puts an event, of which tell tells the reader, and waits until there is room for
-// it. It returns false once the stream is closed.
+// put hands an event to the reader, and waits until there is room for it. It returns
+// false once the stream is closed.
 func (w *generation) put(ev *wire.Event) bool {
 	for {
 		if w.ctx.Err() != nil {
@@ -370,12 +349,8 @@ func (w *generation) put(ev *wire.Event) bool {
 		}
 		if !w.paused.Load() && w.stream.Put(*ev) {
 			w.stop(false)
-			w.mute = true
+			w.stream.Wake()
 			return true
-		}
-		if w.mute {
-			w.tell()
-			continue
 		}
 		w.stop(true)
 		select {

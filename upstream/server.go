@@ -17,8 +17,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // server is the other end: its address and the connections to it.
@@ -55,11 +53,8 @@ func newServer(cfg *Config, address string) (*server, error) {
 	dialer := net.Dialer{Timeout: cfg.ConnectLimit, KeepAlive: 15 * time.Second}
 	dial := func(ctx context.Context) (net.Conn, error) {
 		c, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		if c = sockets.Direct(c); base.Scheme != "https" {
-			return c, nil
+		if err != nil || base.Scheme != "https" {
+			return c, err
 		}
 		ctx, cancel := context.WithTimeout(ctx, cfg.ConnectLimit)
 		defer cancel()

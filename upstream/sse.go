@@ -20,7 +20,7 @@ type eventReader struct {
 }
 
 func newEventReader(r io.Reader, bytesMax int) *eventReader {
-	return &eventReader{from: bufio.NewReader(r), max: bytesMax}
+	return &eventReader{from: bufio.NewReaderSize(r, 16<<10), max: bytesMax}
 }
 
 var errEventLong = errors.New("an event is longer than upstream.event_bytes_max")

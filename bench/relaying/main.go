@@ -1,8 +1,8 @@
 // Relaying measures what a gateway in front of another server adds: to the first byte
 // of an answer, and to each of its tokens, with 1, 64 and 512 streams at once. The
 // server is a scripted one in this process, asked directly, through nginx where that is
-// installed, and through Forebay, by turns in one run. On a busy machine the gateways'
-// processor time says more than times do, and how often their threads fell asleep says most.
+// installed, and through Forebay, by turns in one run. The processor time of the gateways
+// says the same on a busy machine.
 //
 //	go build -o /tmp/forebay . && go run ./bench/relaying /tmp/forebay [FLAGS OF SERVE]
 package main
@@ -34,18 +34,7 @@ type way struct {
 	firsts []float64 // seconds until the first token
 	tokens []float64 // seconds from the server's writing of a token to its reading
 	pid    int       // of the gateway, 0 for none
-	spent  usage
-}
-
-// usage is what a gateway has used of the machine.
-type usage struct {
-	seconds float64 // of processor time
-	sleeps  float64 // how often a thread waited
-}
-
-func (u *usage) add(from, to usage) {
-	u.seconds += to.seconds - from.seconds
-	u.sleeps += to.sleeps - from.sleeps
+	spent  float64   // seconds of processor time
 }
 
 func main() {
@@ -84,7 +73,7 @@ func run(rounds, requests, tokens int, step time.Duration, list string) error {
 	}
 	defer stop()
 	all = append(all, w)
-	fmt.Println("streams  way      first byte p50   p99        a token p50   p99   processor time and sleeps of an answer")
+	fmt.Println("streams  way      first byte p50   p99        a token p50   p99   processor time of an answer")
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
@@ -96,31 +85,17 @@ func run(rounds, requests, tokens int, step time.Duration, list string) error {
 					return fmt.Errorf("%s: %w", w.name, err)
 				}
 				if round == 0 { // which warms up
-					w.firsts, w.tokens, w.spent = nil, nil, usage{}
+					w.firsts, w.tokens, w.spent = nil, nil, 0
 				}
 			}
 		}
 		for _, w := range all {
-			answers := float64(len(w.firsts))
-			fmt.Printf("%7d  %-8s %14s %10s %12s %10s %14s %8.1f\n", n, w.name, at(w.firsts, 0.5), at(w.firsts, 0.99), at(w.tokens, 0.5), at(w.tokens, 0.99),
-				time.Duration(w.spent.seconds/answers*1e9).Round(time.Microsecond), w.spent.sleeps/answers)
+			fmt.Printf("%7d  %-8s %14s %10s %12s %10s %14s\n", n, w.name, at(w.firsts, 0.5), at(w.firsts, 0.99), at(w.tokens, 0.5), at(w.tokens, 0.99),
+				time.Duration(w.spent/float64(len(w.firsts))*1e9).Round(time.Microsecond))
 		}
-	}
-	before := make([]usage, len(all))
-	for i, w := range all {
-		before[i] = used(w.pid)
-	}
-	time.Sleep(idle)
-	for i, w := range all {
-		var u usage
-		u.add(before[i], used(w.pid))
-		fmt.Printf("   idle  %-8s %.2f ms of processor time and %.1f sleeps a second\n", w.name, u.seconds*1e3/idle.Seconds(), u.sleeps/idle.Seconds())
 	}
 	return nil
 }
-
-// idle is how long the gateways are watched without requests.
-const idle = 10 * time.Second
 
 func at(v []float64, q float64) time.Duration {
 	s := slices.Sorted(slices.Values(v))
@@ -154,8 +129,8 @@ func serve(tokens int, step time.Duration) (url string) {
 
 // turn asks for answers on so many streams at once.
 func (w *way) turn(streams, each int) (failed error) {
-	before := used(w.pid)
-	defer func() { w.spent.add(before, used(w.pid)) }()
+	spent := processorTime(w.pid)
+	defer func() { w.spent += processorTime(w.pid) - spent }()
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: streams}}
 	defer client.CloseIdleConnections()
 	var all sync.WaitGroup
@@ -266,11 +241,11 @@ func start(name, url string, cmd *exec.Cmd) (_ *way, stop func(), err error) {
 	return nil, nil, err
 }
 
-// used is what a process and its children have used, nothing where the system does not
-// tell.
-func used(pid int) (u usage) {
+// processorTime is the seconds that a process and its children have run, 0 where the
+// system does not tell.
+func processorTime(pid int) (seconds float64) {
 	if pid == 0 {
-		return u
+		return 0
 	}
 	all, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range all {
@@ -286,22 +261,8 @@ func used(pid int) (u usage) {
 		}
 		for _, ticks := range fields[11:13] { // as user, and in the kernel
 			n, _ := strconv.ParseFloat(ticks, 64)
-			u.seconds += n / 100
+			seconds += n / 100
 		}
-		u.sleeps += sleeps(filepath.Dir(path))
 	}
-	return u
-}
-
-// sleeps is how often the threads of a process waited.
-func sleeps(process string) (n float64) {
-	threads, _ := filepath.Glob(process + "/task/*/status")
-	for _, path := range threads {
-		text, _ := os.ReadFile(path)
-		_, rest, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
-		line, _, _ := strings.Cut(rest, "\n")
-		times, _ := strconv.ParseFloat(strings.TrimSpace(line), 64)
-		n += times
-	}
-	return n
+	return seconds
 }

@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // watcher tells connections that their peer has gone. See watch_linux.go.
@@ -58,9 +56,6 @@ type conn struct {
 	// which a reset would destroy when request bytes are still unread.
 	linger atomic.Bool
 	closed atomic.Bool
-	// For the handler alone:
-	stalled time.Duration // by the client, as it was last asked
-	asked   bool          // in this request
 
 	mu   sync.Mutex
 	gone bool
@@ -82,9 +77,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: sockets.Direct(raw), socket: raw, listener: l}
+		c := &conn{Conn: raw, socket: raw, listener: l}
 		if l.tls != nil {
-			c.Conn = tls.Server(c.Conn, l.tls) // shakes hands with the first read
+			c.Conn = tls.Server(raw, l.tls) // shakes hands with the first read
 		}
 		l.mu.Lock()
 		full := len(l.conns) >= l.max
@@ -203,14 +198,6 @@ func (c *conn) alone() bool {
 		}
 	}
 	return true
-}
-
-// news is backlog with what has stalled since it was last asked.
-func (c *conn) news() (unread int, stalled time.Duration) {
-	unread, all := c.backlog()
-	stalled = max(0, all-c.stalled)
-	c.stalled, c.asked = all, true
-	return unread, stalled
 }
 
 // watch calls left when the peer goes, at once if it has gone already.

@@ -30,7 +30,6 @@ type Output struct {
 
 	chunked bool // a stream over HTTP/1.1; over HTTP/1.0 the body ends with the connection
 	frame   int  // where the chunk under way begins in Buf
-	behind  bool // before it are bytes that FlushNow has not sent
 }
 
 // Why a write failed.
@@ -108,34 +107,9 @@ func (o *Output) begin() {
 // Flush sends what was appended, if anything was.
 func (o *Output) Flush() error {
 	if !o.endFrame() {
-		if !o.behind {
-			return nil
-		}
-		o.Buf = o.Buf[:o.frame]
+		return nil
 	}
 	return o.send()
-}
-
-// FlushNow sends of what was appended as much as the connection takes without waiting.
-// What is left, where it returns false, leaves with the next Flush, which also tells
-// what is wrong.
-func (o *Output) FlushNow() (all bool) {
-	to, ok := o.request.conn.Conn.(interface{ WriteNow(p []byte) int })
-	if !ok || o.behind {
-		return false
-	}
-	if !o.endFrame() {
-		return true
-	}
-	n := to.WriteNow(o.Buf)
-	if n > 0 {
-		o.Written += int64(n)
-		o.LastWrite = time.Now()
-	}
-	o.Buf = o.Buf[:copy(o.Buf, o.Buf[n:])]
-	o.behind = len(o.Buf) > 0
-	o.begin()
-	return !o.behind
 }
 
 // endFrame ends the chunk under way. It tells whether that holds anything.
@@ -186,7 +160,7 @@ func (o *Output) send() error {
 			return ErrGone
 		}
 	}
-	o.Buf, o.behind = o.Buf[:0], false
+	o.Buf = o.Buf[:0]
 	o.begin()
 	return nil
 }

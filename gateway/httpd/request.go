@@ -116,8 +116,8 @@ func (r Request) Abandon() {
 func (r Request) Watch(left func()) { r.conn.watch(left) }
 
 // Backlog says how many bytes that were written have not reached the client, and for
-// how long since the request before the client's full receive window held them up.
-func (r Request) Backlog() (unread int, stalled time.Duration) { return r.conn.news() }
+// how long in the connection's life the client's full receive window held them up.
+func (r Request) Backlog() (unread int, stalled time.Duration) { return r.conn.backlog() }
 
 // Alone tells that the client's address has no other open connection.
 func (r Request) Alone() bool { return r.conn.alone() }

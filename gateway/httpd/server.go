@@ -182,9 +182,5 @@ func connState(nc net.Conn, state fasthttp.ConnState) {
 	if c, ok := nc.(*conn); ok && state == fasthttp.StateIdle {
 		c.mute.Store(false)
 		_ = c.Conn.SetWriteDeadline(time.Time{})
-		if !c.asked { // what stalled an answer is not the next one's
-			c.news()
-		}
-		c.asked = false
 	}
 }

@@ -39,7 +39,6 @@ type hop struct {
 	once    sync.Once     // of closing stop
 	done    chan struct{} // closed when the hop has ended
 	end     context.CancelFunc
-	untold  bool // the reader does not know yet of all events
 }
 
 // Send gives a request to the sibling that was chosen. The stream tells what comes of
@@ -122,7 +121,7 @@ func (h *hop) exchange(ctx context.Context) *failed {
 		fatal := resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusNotFound || resp.StatusCode >= 500 && resp.StatusCode != http.StatusServiceUnavailable
 		return broken(fatal, "the sibling %s refused: status %d, %s", h.to, resp.StatusCode, bytes.TrimSpace(text))
 	}
-	lines := bufio.NewScanner(handedOn{h, resp.Body})
+	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(make([]byte, 0, 4096), lineMax)
 	for lines.Scan() {
 		silence.Reset(h.g.cfg.SilenceLimit)
@@ -179,37 +178,10 @@ func (h *hop) awaitRoom(ctx context.Context, e wire.Event) bool {
 	}
 }
 
-// put puts an event. tell tells the reader of it, or, of an End and where there is no
-// room, put does.
 func (h *hop) put(e wire.Event) bool {
 	ok := h.stream.Put(e)
-	if h.untold = ok && e.End == nil; !h.untold {
-		h.stream.Wake()
-	}
+	h.stream.Wake()
 	return ok
-}
-
-// tell hands on the events that the reader does not know of yet.
-func (h *hop) tell() {
-	if !h.untold {
-		return
-	}
-	h.untold = false
-	if d := h.parcel.Generation.Deliver; d == nil || !d() {
-		h.stream.Wake()
-	}
-}
-
-// handedOn reads the answer. What came before is handed on first, since a read may wait.
-type handedOn struct {
-	h    *hop
-	from io.Reader
-}
-
-// Read implements io.Reader.
-func (r handedOn) Read(p []byte) (int, error) {
-	r.h.tell()
-	return r.from.Read(p)
 }
 
 // post sends a signed body to the sibling.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/cache/shared"
-	"github.com/forebay-io/forebay/internal/sockets"
 	"github.com/forebay-io/forebay/internal/store"
 )
 
@@ -46,16 +45,8 @@ func Open(cfg Config, ln net.Addr, local Local, version string, log *slog.Logger
 
 // connect makes a client of at most connsMax connections to each sibling.
 func (g *Group) connect(connsMax int) *http.Client {
-	dialer := net.Dialer{Timeout: g.cfg.ConnectLimit}
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return sockets.Direct(c), nil
-	}
 	t := &http.Transport{
-		DialContext:     dial,
+		DialContext:     (&net.Dialer{Timeout: g.cfg.ConnectLimit}).DialContext,
 		MaxConnsPerHost: connsMax, MaxIdleConnsPerHost: min(connsMax, 64), IdleConnTimeout: time.Minute,
 		DisableCompression: true, ResponseHeaderTimeout: g.cfg.SilenceLimit,
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/certs"
-	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // files are the certificates of hops.
@@ -72,7 +71,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := tls.Server(sockets.Direct(raw), l.config)
+	c := tls.Server(raw, l.config)
 	if sys, ok := raw.(syscall.Conn); ok {
 		return &encrypted{c, sys}, nil
 	}

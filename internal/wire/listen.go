@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // pathBytesMax is the longest path of a Unix socket: sun_path holds 108
@@ -198,5 +196,5 @@ func dialPath(ctx context.Context, path string) (net.Conn, error) {
 	case err != nil:
 		return nil, fmt.Errorf("connect to the engine: %w", err)
 	}
-	return sockets.Direct(conn), nil
+	return conn, nil
 }

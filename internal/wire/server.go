@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/forebay-io/forebay/internal/conf"
-	"github.com/forebay-io/forebay/internal/sockets"
 )
 
 // ServerConfig configures Serve.
@@ -62,7 +61,7 @@ func Serve(ctx context.Context, ln net.Listener, engine Engine, cfg ServerConfig
 		select {
 		case places <- struct{}{}:
 			live.Go(func() {
-				serveConnection(ctx, sockets.Direct(conn), engine, &cfg)
+				serveConnection(ctx, conn, engine, &cfg)
 				<-places
 			})
 		default:

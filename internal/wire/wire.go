@@ -275,10 +275,6 @@ type Generation struct {
 	// Notify receives, without blocking, when the stream has events. Its
 	// capacity must be at least 1; several streams may share it.
 	Notify chan<- struct{}
-	// Deliver is for a producer with a goroutine of its own for each generation, which calls
-	// it there once it has put events other than the End: it hands them on and does not wait.
-	// Where it returns false, or is nil, Notify is to receive.
-	Deliver func() bool
 }
 
 // Check refuses what an engine with model m cannot do. It does not check the

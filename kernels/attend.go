@@ -53,6 +53,7 @@ type attention struct {
 // beside it: a position that only some rows look at is added for each query alone.
 func (v *vector) attend(a *Attention) {
 	checkAttention(a)
+	checkType("Attend", a.KVType)
 	t := attention{Attention: a, v: v, cached: v.cached[a.KVType], block: a.BlockBytes(), stride: a.PageStride(), number: a.NumberBytes()}
 	if a.Round && a.KVType == KVF16 && v.pairs != nil {
 		t.pairs, t.cached = v.pairs, v.pairs.cached

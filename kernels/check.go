@@ -107,6 +107,13 @@ func checkMerge(a *Attention, partials []float32, size int) {
 	}
 }
 
+// checkType refuses types that have no loops in assembly.
+func checkType(op string, t KVType) {
+	if t.GPUOnly() {
+		panicf("%s: only a GPU keeps keys and values as %v", op, t)
+	}
+}
+
 func checkPlace(l *KVLayout, keys, values []byte, page, slot int, k, v []float32) {
 	if !l.KVType.Known() || l.KVHeads < 1 || l.HeadDim < 1 || slot < 0 || slot >= l.PageTokens {
 		panicf("Place: slot %d of a page of %d, %d KV heads of %d", slot, l.PageTokens, l.KVHeads, l.HeadDim)

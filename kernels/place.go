@@ -10,6 +10,7 @@ import (
 // the set has them.
 func (v *vector) place(l *KVLayout, keys, values []byte, page, slot int, key, value []float32) {
 	checkPlace(l, keys, values, page, slot, key, value)
+	checkType("Place", l.KVType)
 	if l.KVType == KVF32 || v.placeHalves == nil {
 		l.Place(keys, values, page, slot, key, value)
 		return

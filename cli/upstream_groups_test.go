@@ -121,3 +121,25 @@ func TestGroupsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupsOfTheDocs: the file that docs/upstreams.md shows, with two groups of one model, is taken.
+func TestGroupsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("docs", "upstreams.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "## Several models")
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
+	file, _, found := strings.Cut(rest, "```")
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil || !found || strings.Count(file, "model_id: chat-large") != 2 {
+		t.Fatalf("%v: %q", err, file)
+	}
+	if out, status := run(t, "", "config", "check", "--config", path); status != 0 {
+		t.Errorf("status %d, %s", status, out)
+	}
+	if out, status := run(t, "", "config", "check", "--config", path, "--upstream.groups", "[{model_id: chat-large, servers: [gpu1, own]}, {model_id: chat-large, name: other, servers: [gpu2, cpu]}]"); status != 1 || !strings.Contains(out, "takes all routes of chat-large already") {
+		t.Errorf("status %d, %s", status, out)
+	}
+}

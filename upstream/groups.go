@@ -17,7 +17,7 @@ import (
 // Group is some of the servers, which alone answer for a model, or for some routes of
 // it.
 type Group struct {
-	ModelID       string   `yaml:"model_id" help:"Name by which clients ask for the model of these servers."`
+	ModelID       string   `yaml:"model_id" repeats:"by route" help:"Name by which clients ask for the model of these servers."`
 	Routes        []string `yaml:"routes" help:"Routes whose requests for the model come here: chat_completions, completions, responses or messages. None listed takes those of all routes that no other group of the model lists."`
 	Servers       []string `yaml:"servers" help:"Its servers, by name or address; own is the engine of upstream.own_engine. A server is in one group."`
 	Name          string   `yaml:"name" help:"What it is called on the page, in metrics and in the header x-forebay-group; empty is model_id."`

@@ -114,17 +114,18 @@ func listForm(t reflect.Type) string {
 }
 
 // checkNames calls report for each element that has no name, or the name of an
-// element before it.
+// element before it, unless the name's tag repeats allows that.
 func (f *field) checkNames(report func(i int, problem string)) {
 	seen := map[string]int{}
 	for i := range f.value.Len() {
-		key := f.value.Type().Elem().Field(0).Tag.Get("yaml")
+		tag := f.value.Type().Elem().Field(0).Tag
+		key := tag.Get("yaml")
 		name := f.value.Index(i).Field(0).String()
 		first, twice := seen[name]
 		switch {
 		case name == "":
 			report(i, "has no "+key)
-		case twice:
+		case twice && tag.Get("repeats") == "":
 			report(i, fmt.Sprintf("has the %s %q, as [%d] has", key, name, first))
 		default:
 			seen[name] = i
